@@ -1,8 +1,8 @@
 """The paper in numpy, one number at a time: what every other implementation here is held against.
 
 Written from the .tex and from nothing in `gfrnn`; slow on purpose, so that each line can be checked by eye.
-Weights come as a dict in the layout of a state_dict. An array may carry one more, last axis (see `gradients`):
-then every "number" below is a vector along it, and no line knows.
+Weights come as a dict in the layout of a state_dict. An array may carry one more, last axis (see
+`gradients`): then every "number" below is a vector along it, and no line knows.
 
 B batch   T time   L layers   H units per layer   I input width
 """
@@ -46,7 +46,7 @@ def one_hot(index: int, width: int) -> list[float]:
 
 
 def global_reset_gates(j: int, w: dict[str, Array], below: list, h_prev: list, wiring: str) -> list[Number]:
-    """g^{i->j} = sigma(w_g^{i->j} h_t^{j-1} + u_g^{i->j} h*_{t-1} [+ b]), one scalar for each source layer i."""
+    """g^{i->j} = sigma(w_g^{i->j} h_t^{j-1} + u_g^{i->j} h*_{t-1} [+ b]), one scalar for each layer i."""
     L = len(h_prev)
     if wiring == "stacked":
         return [1.0 if i == j else 0.0 for i in range(L)]
@@ -73,7 +73,7 @@ def pre_activation(
     unit: str,
     wiring: str,
 ) -> tuple[Number, Number]:
-    """(W below + b, U h_{t-1}) of number k of `block` in layer j; U h_{t-1} is the gated sum for the candidate."""
+    """(W below + b, U h_{t-1}) of number k of `block` in layer j; for the candidate the second is gated."""
     L, H = len(h_prev), len(h_prev[0])
     blocks = UNIT_BLOCKS[unit]
     row = blocks.index(block) * H + k

@@ -1,0 +1,177 @@
+"""Every unit x wiring x option, listed once; each suite loops over it, and over the backends that run here."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import oracle
+import pytest
+import torch
+from torch import Tensor
+
+import gfrnn
+from gfrnn import ops
+from gfrnn.equations import Weights
+
+UNITS = ("tanh", "gru", "lstm")
+WIRINGS = ("gated", "feedback", "stacked")
+LAYERS = {"tanh": gfrnn.GFRNN, "gru": gfrnn.GFGRU, "lstm": gfrnn.GFLSTM}
+
+# All different, so that no axis can stand in for another.
+TIME, BATCH, NUM_LAYERS, HIDDEN, INPUT = 6, 2, 3, 4, 5
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of network."""
+
+    unit: str
+    wiring: str
+    gates_see: str = "all"
+    input_skip: bool = False
+    bias: bool = True
+    num_layers: int = NUM_LAYERS
+
+    def __str__(self) -> str:
+        parts = [self.unit, self.wiring, f"L{self.num_layers}"]
+        parts += (
+            ["own"] * (self.gates_see == "own") + ["skip"] * self.input_skip + ["nobias"] * (not self.bias)
+        )
+        return "-".join(parts)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {
+            "num_layers": self.num_layers,
+            "bias": self.bias,
+            "wiring": self.wiring,
+            "gates_see": self.gates_see,
+            "input_skip": self.input_skip,
+        }
+
+    def layer(self, input_size: int = INPUT, hidden_size: int = HIDDEN, **more: Any) -> Any:
+        """The layer, in float64 unless told otherwise, every parameter (the biases too) drawn anew."""
+        seed = more.pop("seed", 0)
+        torch.manual_seed(seed)
+        layer = LAYERS[self.unit](input_size, hidden_size, **{"dtype": torch.float64, **self.options, **more})
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.normal_(std=0.6)
+        return layer
+
+
+CASES = [
+    Case(unit, wiring, gates_see, input_skip, bias)
+    for unit, wiring, gates_see, input_skip, bias in itertools.product(
+        UNITS, WIRINGS, ("all", "own"), (False, True), (True, False)
+    )
+] + [
+    Case(unit, wiring, gates_see, num_layers=1)
+    for unit in UNITS
+    for wiring in WIRINGS
+    for gates_see in ("all", "own")
+]
+
+# One of each unit, wiring and layout, for what does not depend on every option.
+MAIN = [Case(unit, wiring, input_skip=wiring == "gated") for unit in UNITS for wiring in WIRINGS] + [
+    Case(unit, "gated", "own") for unit in ("gru", "lstm")
+]
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+main_cases = pytest.mark.parametrize("case", MAIN, ids=str)
+gated_cases = pytest.mark.parametrize("case", [case for case in MAIN if case.wiring == "gated"], ids=str)
+
+
+def backends() -> list[str]:
+    """Every backend of the package that runs on this machine."""
+    return [name for name, backend in ops.BACKENDS.items() if not backend.why_unavailable()]
+
+
+def backends_twice_differentiable() -> list[str]:
+    return [name for name in backends() if name in ("reference", "manual")]
+
+
+every_backend = pytest.mark.parametrize("backend", backends())
+
+
+def unit_of(layer: Any) -> str:
+    return next(unit for unit, kind in LAYERS.items() if isinstance(layer, kind))
+
+
+def state_of(
+    case: Case, batch: int = BATCH, hidden: int = HIDDEN, dtype: torch.dtype = torch.float64
+) -> list[Tensor]:
+    """A non-zero initial state: [h0], or [h0, c0] for an LSTM."""
+    generator = torch.Generator().manual_seed(11)
+    count = 2 if case.unit == "lstm" else 1
+    shape = (case.num_layers, batch, hidden)
+    return [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for _ in range(count)]
+
+
+def as_hx(state: list[Tensor]) -> Any:
+    """What a layer takes as hx: a tensor, or a pair for an LSTM."""
+    return tuple(state) if len(state) == 2 else state[0]
+
+
+def tensors(result: Any) -> list[Tensor]:
+    """Every tensor of a layer's answer, flat and in order: output, h_n, (c_n), (gates)."""
+    if isinstance(result, Tensor):
+        return [result]
+    return [tensor for part in result for tensor in tensors(part)]
+
+
+def dense_input(
+    time: int = TIME, batch: int = BATCH, width: int = INPUT, dtype: torch.dtype = torch.float64
+) -> Tensor:
+    generator = torch.Generator().manual_seed(7)
+    return torch.randn(time, batch, width, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def integer_input(time: int = TIME, batch: int = BATCH, width: int = INPUT) -> Tensor:
+    return torch.randint(0, width, (time, batch), generator=torch.Generator().manual_seed(7))
+
+
+def numpy_weights(layer: Any) -> dict[str, Any]:
+    return {name: tensor.detach().double().numpy() for name, tensor in layer.state_dict().items()}
+
+
+def ask_oracle(case: Case, layer: Any, x: Tensor, state: list[Tensor], **options: Any) -> oracle.Result:
+    """The oracle's answer to the same weights, input and state."""
+    h0, c0 = state[0].double().numpy(), state[1].double().numpy() if len(state) == 2 else None
+    return oracle.run(
+        case.unit,
+        case.wiring,
+        numpy_weights(layer),
+        x.numpy(),
+        h0,
+        c0,
+        **oracle_options(case, x, layer),
+        **options,
+    )
+
+
+def oracle_options(case: Case, x: Tensor, layer: Any) -> dict[str, Any]:
+    return {
+        "input_skip": case.input_skip,
+        "input_size": None if x.is_floating_point() else layer.input_size,
+    }
+
+
+def scan_weights(tensors_by_name: dict[str, Tensor]) -> list[Any]:
+    """A state_dict as what `ops.scan` takes, one Weights per layer."""
+    count = sum(name.startswith("weight_ih_l") for name in tensors_by_name)
+    fields = {
+        "W": "weight_ih",
+        "U": "weight_hh",
+        "U_candidate": "weight_fb",
+        "b": "bias",
+        "w_g": "weight_ig",
+        "u_g": "weight_hg",
+        "b_g": "bias_g",
+    }
+    return [
+        Weights(**{field: tensors_by_name.get(f"{name}_l{j}") for field, name in fields.items()})
+        for j in range(count)
+    ]

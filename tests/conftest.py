@@ -1,0 +1,31 @@
+"""The same machine for every test: one thread, a fixed seed, no left-over global switches."""
+
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+import torch
+
+# Shapes are drawn the same way on every run, and nothing is judged by the clock.
+hypothesis.settings.register_profile("gfrnn", derandomize=True, deadline=None, max_examples=15, database=None)
+hypothesis.settings.load_profile("gfrnn")
+
+
+@pytest.fixture(autouse=True)
+def _fixed_ground() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def nan_in_fresh_memory() -> Iterator[None]:
+    """`torch.empty` and its kin hand out NaN (the largest value for integers), so reading it shows."""
+    torch.use_deterministic_algorithms(True)
+    was = torch.utils.deterministic.fill_uninitialized_memory
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    yield
+    torch.utils.deterministic.fill_uninitialized_memory = was
+    torch.use_deterministic_algorithms(False)
