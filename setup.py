@@ -1,0 +1,122 @@
+"""Builds the optional C++ op (src/gfrnn/ops/cpu) when torch's headers and a compiler are there.
+
+The same kernels are compiled once per instruction set and chosen at run time, so the binary runs on any CPU of its
+architecture. Whatever goes wrong here costs speed, never the installation: the package then works without the op,
+and `gfrnn doctor` says so.
+
+    GFRNN_BUILD=never     do not build        GFRNN_BUILD=require   fail when it cannot be built
+    GFRNN_SANITIZE=1      ASan + UBSan build (see `make sanitize`)
+"""
+
+import importlib.util
+import os
+import pathlib
+import platform
+import sys
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+SOURCE = pathlib.Path("src/gfrnn/ops/cpu")
+MODE = os.environ.get("GFRNN_BUILD", "auto")
+SANITIZE = os.environ.get("GFRNN_SANITIZE") == "1"
+
+# instruction set -> (compiler flags); "generic" always exists and is what every other CPU runs.
+INSTRUCTION_SETS = {"generic": []}
+if platform.machine().lower() in ("x86_64", "amd64"):
+    INSTRUCTION_SETS["avx2"] = ["-mavx2", "-mfma", "-mf16c"]
+    INSTRUCTION_SETS["avx512"] = [
+        *INSTRUCTION_SETS["avx2"],
+        "-mavx512f",
+        "-mavx512bw",
+        "-mavx512dq",
+        "-mavx512vl",
+        "-mprefer-vector-width=512",
+    ]
+
+
+def torch_folder() -> pathlib.Path | None:
+    spec = importlib.util.find_spec("torch")
+    return pathlib.Path(spec.origin).parent if spec and spec.origin else None
+
+
+class BuildOp(build_ext):
+    """One shared library from kernels.cpp (once per instruction set) and op.cpp (once)."""
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            self.build_op(ext)
+        except Exception as error:
+            if MODE == "require":
+                raise
+            print(
+                f"gfrnn: the C++ op was not built ({error}); the package works without it, slower",
+                file=sys.stderr,
+            )
+
+    def build_op(self, ext: Extension) -> None:
+        torch = torch_folder()
+        if torch is None:
+            raise RuntimeError("torch is not installed in the build environment (use --no-build-isolation)")
+        flags = [
+            "-std=c++20",
+            "-O3",
+            "-fvisibility=hidden",
+            "-fno-math-errno",
+            "-ffp-contract=fast",
+            "-Wall",
+            "-Wextra",
+        ]
+        if SANITIZE:
+            flags += [
+                "-g",
+                "-O1",
+                "-fno-omit-frame-pointer",
+                "-fsanitize=address,undefined",
+                "-fno-sanitize-recover=undefined",
+            ]
+        build = pathlib.Path(self.build_temp)
+
+        def compile_one(name: str, isa: str, extra: list[str]) -> str:
+            return self.compiler.compile(
+                [str(SOURCE / name)],
+                output_dir=str(build / isa),
+                include_dirs=[str(SOURCE), str(torch / "include")],
+                extra_postargs=flags + extra,
+            )[0]
+
+        objects = [
+            compile_one("kernels.cpp", isa, [f"-DGFRNN_ISA={isa}", *isa_flags])
+            for isa, isa_flags in INSTRUCTION_SETS.items()
+        ]
+        known = [f"-DGFRNN_HAS_{isa.upper()}" for isa in INSTRUCTION_SETS]
+        objects.append(compile_one("op.cpp", "op", ["-DTORCH_TARGET_VERSION=0x020a000000000000", *known]))
+        self.compiler.link_shared_object(
+            objects,
+            self.get_ext_fullpath(ext.name),
+            library_dirs=[str(torch / "lib")],
+            libraries=["torch_cpu", "c10"],
+            extra_postargs=["-fsanitize=address,undefined"]
+            if SANITIZE
+            else ["-Wl,-s"]
+            if sys.platform == "linux"
+            else [],
+            target_lang="c++",
+        )
+
+    def get_ext_filename(self, fullname: str) -> str:
+        # Not a Python module: the file is loaded by torch.ops.load_library, so it carries no interpreter tag.
+        return os.path.join(*fullname.split(".")) + ".so"
+
+    def copy_extensions_to_source(self) -> None:
+        built = pathlib.Path(self.get_ext_fullpath(self.extensions[0].name))
+        if built.exists() or self.inplace:
+            super().copy_extensions_to_source()
+
+
+sources = [str(SOURCE / "op.cpp"), str(SOURCE / "kernels.cpp")]
+buildable = MODE != "never" and all(pathlib.Path(s).exists() for s in sources)
+setup(
+    ext_modules=[Extension("gfrnn.ops.cpu._op", sources, optional=MODE != "require")] if buildable else [],
+    cmdclass={"build_ext": BuildOp},
+)

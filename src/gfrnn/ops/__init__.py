@@ -1,0 +1,53 @@
+"""One door to speed: `scan` runs all timesteps on the backend asked for.
+
+A backend is a module with `scan(call)`, `why_not(call)` (sentences why it cannot run this call; empty: it can) and
+`why_unavailable()` (sentences why it cannot run at all here). An explicit backend that cannot run raises with those
+sentences; "auto" takes the first that can, in the order of AUTO. There is no silent switch.
+"""
+
+from collections.abc import Sequence
+from types import ModuleType
+
+from torch import Tensor
+
+from gfrnn.equations import Spec, State, Weights
+from gfrnn.ops import reference
+from gfrnn.ops.call import Call, Scanned
+
+BACKENDS: dict[str, ModuleType] = {"reference": reference}
+AUTO = tuple(BACKENDS)
+CHOICES = ("auto", *BACKENDS)
+
+
+def check_backend(name: str) -> str:
+    """`name`, if there is such a backend."""
+    if name not in CHOICES:
+        raise ValueError(f"backend must be one of {', '.join(map(repr, CHOICES))}, got {name!r}")
+    return name
+
+
+def choose(call: Call, backend: str = "auto") -> str:
+    """The backend that will run `call`."""
+    if check_backend(backend) == "auto":
+        return next(name for name in AUTO if not BACKENDS[name].why_not(call))
+    reasons = BACKENDS[backend].why_not(call)
+    if reasons:
+        raise RuntimeError(f"backend {backend!r} cannot run this call: {'; '.join(reasons)}")
+    return backend
+
+
+def scan(
+    x: Tensor,
+    state: State,
+    weights: Sequence[Weights],
+    spec: Spec,
+    backend: str = "auto",
+    *,
+    lengths: Tensor | None = None,
+    dropout_masks: Tensor | None = None,
+    return_gates: bool = False,
+) -> Scanned:
+    """Every timestep of x (T, B, I) from `state`: all layers' h (T, B, L*H), the last state, and the gates if asked."""
+    call = Call(x, state, weights, spec, lengths, dropout_masks, return_gates)
+    scanned: Scanned = BACKENDS[choose(call, backend)].scan(call)
+    return scanned
