@@ -296,7 +296,9 @@ class GFGRU(GatedFeedback):
 
 
 class GFLSTM(GatedFeedback):
-    """Long short-term memory: c~_t^j = tanh(W_c h_t^{j-1} + sum_i g^{i->j} U_c^{i->j} h_{t-1}^i + b_c). Like torch.nn.LSTM.
+    """Long short-term memory, called like torch.nn.LSTM.
+
+    c~_t^j = tanh(W_c^{j-1->j} h_t^{j-1} + sum_i g^{i->j} U_c^{i->j} h_{t-1}^i + b_c)
 
     >>> layer = GFLSTM(10, 20, num_layers=3)
     >>> output, (h_n, c_n) = layer(torch.randn(7, 4, 10))  # (T, B, I)

@@ -51,3 +51,8 @@ def scan(
     call = Call(x, state, weights, spec, lengths, dropout_masks, return_gates)
     scanned: Scanned = BACKENDS[choose(call, backend)].scan(call)
     return scanned
+
+
+def native_facts() -> dict[str, str]:
+    """What the compiled op says of itself."""
+    return {}

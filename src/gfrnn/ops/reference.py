@@ -34,7 +34,8 @@ def scan(call: Call) -> Scanned:
         if call.lengths is not None:
             alive = running[None, :, None]
             h_t = torch.where(alive, new.h, torch.zeros_like(new.h))
-            new = State(*(None if a is None else torch.where(alive, a, b) for a, b in zip(new, state, strict=True)))
+            kept_c = None if state.c is None or new.c is None else torch.where(alive, new.c, state.c)
+            new = State(torch.where(alive, new.h, state.h), kept_c)
             g = torch.where(running[:, None, None], g, torch.zeros_like(g))
         state = new
         outputs.append(h_t.transpose(0, 1).reshape(B, -1))
