@@ -1,0 +1,56 @@
+"""What can go wrong in a way a user can mend: one class per exit code of the command line.
+
+The message is one sentence that names the file or argument and the reason. The classes that stand for bad input are
+ValueErrors too, so that users of the Python API may catch what they would expect.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class GfrnnError(Exception):
+    """Base of everything raised on purpose; `exit_code` is what the command line returns for it."""
+
+    exit_code = 1
+
+
+class UsageError(GfrnnError, ValueError):
+    """A command, option or configuration that makes no sense."""
+
+    exit_code = 2
+
+
+class DataError(GfrnnError, ValueError):
+    """A text, model or checkpoint that is missing, damaged, or not what it should be."""
+
+    exit_code = 3
+
+
+class NonFinite(GfrnnError, ArithmeticError):
+    """Training met NaN or infinity more often than it can step around."""
+
+    exit_code = 4
+
+
+class Preempted(GfrnnError):
+    """Stopped by SIGTERM or SIGUSR1 after saving: the same command continues."""
+
+    exit_code = 75
+
+
+class Interrupted(GfrnnError):
+    """Stopped by Ctrl-C after saving: the same command continues."""
+
+    exit_code = 130
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """A hint to append to "unknown ...": the most similar choice, or nothing when none is similar.
+
+    >>> nearest("hutter-gated-lsmt", ["hutter-gated-lstm", "hutter-single-gru"])
+    "; did you mean 'hutter-gated-lstm'?"
+    >>> nearest("xyz", ["train", "eval"])
+    ''
+    """
+    close = difflib.get_close_matches(word, list(choices), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""

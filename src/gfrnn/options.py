@@ -1,0 +1,115 @@
+"""Command-line options: jsonargparse with our error sentences, and frozen dataclasses as groups of options.
+
+No torch here: every `--help` must answer at once.
+"""
+
+import argparse
+import dataclasses
+import re
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from gfrnn.errors import UsageError, nearest
+
+
+class Parser(ArgumentParser):
+    """Parses one verb's options; whatever is wrong becomes a `UsageError` of one sentence.
+
+    >>> parser = Parser(prog="gfrnn eval")
+    >>> _ = parser.add_argument("--split", type=str, default="test")
+    >>> parser.parse_args(["--spilt", "valid"])
+    Traceback (most recent call last):
+    gfrnn.errors.UsageError: gfrnn eval: unknown option --spilt; did you mean '--split'?
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", Formatter)
+        super().__init__(*args, allow_abbrev=False, exit_on_error=False, **kwargs)
+
+    def parse_args(self, args: Sequence[str] | None = None, **kwargs: Any) -> Namespace:  # type: ignore[override]
+        """As argparse; `--some_key` is read as `--some-key`."""
+        try:
+            return super().parse_args([dashed(word) for word in args or []], **kwargs)
+        except argparse.ArgumentError as error:
+            raise UsageError(f"{self.prog}: {self.sentence(str(error))}") from error
+
+    def error(self, message: str, ex: Exception | None = None) -> typing.NoReturn:
+        raise argparse.ArgumentError(None, message) from ex
+
+    def sentence(self, message: str) -> str:
+        """jsonargparse's (sometimes several) lines as one sentence in terms of what was typed."""
+        unknown = re.search(r"[Uu]nrecognized arguments: (\S+)", message)
+        if unknown:
+            word = unknown[1].split("=")[0]
+            if word.startswith("-"):
+                return f"unknown option {word}{nearest(word, self._option_string_actions)}"
+            return f"unexpected argument '{word}'"
+        key = re.search(r'[Kk]ey "([\w.]+)":?', message)
+        option = f"--{key[1].replace('_', '-')}: " if key else ""
+        text = " ".join((message[key.end() :] if key else message).split())
+        choices = re.search(r"Expected a typing\.Literal\[(.*?)\]\. Got value: (.*)", text)
+        if choices:
+            words = re.findall(r"'([^']*)'", choices[1])
+            return f"{option}'{choices[2]}' is none of {', '.join(words)}{nearest(choices[2], words)}"
+        wrong = re.search(r"Expected a (.*?)\. Got value: (\S+)", text)
+        if wrong:
+            return f"{option}expected {TYPE_WORDS.get(wrong[1], wrong[1])}, got '{wrong[2]}'"
+        union = re.search(r"Subtypes: \[(.*?)\].*Given value: (.*)", text)
+        if union:
+            words = [TYPE_WORDS.get(kind, kind) for kind in union[1].split(", ")]
+            return f"{option}expected {' or '.join(words)}, got '{union[2]}'"
+        return option + text
+
+
+TYPE_WORDS = {
+    "<class 'int'>": "a whole number",
+    "<class 'float'>": "a number",
+    "<class 'bool'>": "true or false",
+    "<class 'str'>": "a text",
+    "<class 'NoneType'>": "null",
+}
+
+
+class Formatter(argparse.HelpFormatter):
+    """argparse's own help: shorter than jsonargparse's, and it needs no more imports."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32)
+
+
+def dashed(word: str) -> str:
+    """`--hidden_size=3` as `--hidden-size=3`; anything that is no long option stays."""
+    if not re.match(r"--[A-Za-z]", word):
+        return word
+    name, equals, value = word.partition("=")
+    return name.replace("_", "-") + equals + value
+
+
+def add_dataclass(parser: Parser, default: Any, title: str) -> None:
+    """One option per field of the dataclass instance `default`; help texts are the fields' `metadata["help"]`."""
+    group = parser.add_argument_group(title)
+    hints = typing.get_type_hints(type(default))
+    for field in dataclasses.fields(default):
+        value = getattr(default, field.name)
+        shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else value
+        group.add_argument(
+            f"--{field.name.replace('_', '-')}",
+            type=hints[field.name],
+            default=value,
+            help=f"{field.metadata.get('help', '')} [{shown}]".strip().replace("%", "%%"),
+        )
+
+
+def option(default: Any, help: str) -> Any:
+    """A dataclass field that is also an option.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Sizes:
+    ...     hidden_size: int = option(140, "units per layer")
+    >>> Sizes().hidden_size
+    140
+    """
+    return dataclasses.field(default=default, metadata={"help": help})
