@@ -1,4 +1,4 @@
-"""Every unit x wiring x option, listed once; each suite loops over it, and over the backends that run here."""
+"""Every unit x wiring x option, listed once; each suite loops over it and over the backends that run here."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ class Case:
 
     def __str__(self) -> str:
         parts = [self.unit, self.wiring, f"L{self.num_layers}"]
-        parts += (
-            ["own"] * (self.gates_see == "own") + ["skip"] * self.input_skip + ["nobias"] * (not self.bias)
-        )
+        parts += ["own"] * (self.gates_see == "own") + ["skip"] * self.input_skip + ["nobias"] * (not self.bias)
         return "-".join(parts)
 
     @property
@@ -68,10 +66,7 @@ CASES = [
         UNITS, WIRINGS, ("all", "own"), (False, True), (True, False)
     )
 ] + [
-    Case(unit, wiring, gates_see, num_layers=1)
-    for unit in UNITS
-    for wiring in WIRINGS
-    for gates_see in ("all", "own")
+    Case(unit, wiring, gates_see, num_layers=1) for unit in UNITS for wiring in WIRINGS for gates_see in ("all", "own")
 ]
 
 # One of each unit, wiring and layout, for what does not depend on every option.
@@ -100,9 +95,7 @@ def unit_of(layer: Any) -> str:
     return next(unit for unit, kind in LAYERS.items() if isinstance(layer, kind))
 
 
-def state_of(
-    case: Case, batch: int = BATCH, hidden: int = HIDDEN, dtype: torch.dtype = torch.float64
-) -> list[Tensor]:
+def state_of(case: Case, batch: int = BATCH, hidden: int = HIDDEN, dtype: torch.dtype = torch.float64) -> list[Tensor]:
     """A non-zero initial state: [h0], or [h0, c0] for an LSTM."""
     generator = torch.Generator().manual_seed(11)
     count = 2 if case.unit == "lstm" else 1
@@ -122,9 +115,7 @@ def tensors(result: Any) -> list[Tensor]:
     return [tensor for part in result for tensor in tensors(part)]
 
 
-def dense_input(
-    time: int = TIME, batch: int = BATCH, width: int = INPUT, dtype: torch.dtype = torch.float64
-) -> Tensor:
+def dense_input(time: int = TIME, batch: int = BATCH, width: int = INPUT, dtype: torch.dtype = torch.float64) -> Tensor:
     generator = torch.Generator().manual_seed(7)
     return torch.randn(time, batch, width, generator=generator, dtype=torch.float64).to(dtype)
 
@@ -172,6 +163,5 @@ def scan_weights(tensors_by_name: dict[str, Tensor]) -> list[Any]:
         "b_g": "bias_g",
     }
     return [
-        Weights(**{field: tensors_by_name.get(f"{name}_l{j}") for field, name in fields.items()})
-        for j in range(count)
+        Weights(**{field: tensors_by_name.get(f"{name}_l{j}") for field, name in fields.items()}) for j in range(count)
     ]

@@ -96,9 +96,7 @@ def pre_activation(
     if own_layout:  # as printed: the unit-wise gates read their own layer only
         gate_blocks = [name for name in blocks if name != CANDIDATE[unit]]
         return from_below, dot(hh[gate_blocks.index(block) * H + k], h_prev[j])
-    return from_below, dot(
-        hh[row], [value for h_i in h_prev for value in h_i]
-    )  # as trained: h*_{t-1}, ungated
+    return from_below, dot(hh[row], [value for h_i in h_prev for value in h_i])  # as trained: h*_{t-1}, ungated
 
 
 def layer_step(
@@ -109,9 +107,7 @@ def layer_step(
     h: list[Number] = []
     c: list[Number] = []
     for k in range(len(h_prev[0])):
-        a = {
-            name: pre_activation(j, name, k, w, below, h_prev, g, unit, wiring) for name in UNIT_BLOCKS[unit]
-        }
+        a = {name: pre_activation(j, name, k, w, below, h_prev, g, unit, wiring) for name in UNIT_BLOCKS[unit]}
         if unit == "tanh":
             h.append(np.tanh(a["h"][0] + a["h"][1]))
         elif unit == "gru":
@@ -161,8 +157,8 @@ def run(
                 x_t: list = one_hot(int(x[t, b]), input_size)
             else:
                 x_t = list(x[t, b])
-            h_prev = [list(h_n[j, b]) for j in range(L)]
-            c_prev = None if c_n is None else [list(c_n[j, b]) for j in range(L)]
+            h_prev = [list(h_n[j, b].copy()) for j in range(L)]
+            c_prev = None if c_n is None else [list(c_n[j, b].copy()) for j in range(L)]
             below = x_t
             for j in range(L):
                 h, c, g = layer_step(j, w, below, h_prev, c_prev, unit, wiring)

@@ -1,4 +1,4 @@
-"""Every backend against the numpy oracle, in float64 to 1e-10: values, last states, gates and all gradients."""
+"""Every backend against the numpy oracle, in float64 to 1e-10: values, states, gates and all gradients."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ def expected_gradients(case: Case, kind: str) -> dict[str, np.ndarray]:
     h0, c0 = state[0].numpy(), state[1].numpy() if len(state) == 2 else None
     weights, options = cases.numpy_weights(layer), cases.oracle_options(case, x, layer)
     weigh = cotangents(expected(case, kind))
-    return oracle.gradients(
-        case.unit, case.wiring, weights, x.numpy(), h0, c0, weigh, lengths=lengths, **options
-    )
+    return oracle.gradients(case.unit, case.wiring, weights, x.numpy(), h0, c0, weigh, lengths=lengths, **options)
 
 
 def named(result: Any, case: Case) -> oracle.Result:
@@ -97,9 +95,7 @@ def test_gradients(case: Case, kind: str, backend: str) -> None:
 @main_cases
 def test_dropout_masks_act_on_the_way_up_only(case: Case, kind: str, backend: str) -> None:
     layer, x, state, lengths = problem(case, kind)
-    masks = (
-        torch.bernoulli(torch.full((TIME, BATCH, case.num_layers - 1, HIDDEN), 0.5, dtype=torch.float64)) * 2
-    )
+    masks = torch.bernoulli(torch.full((TIME, BATCH, case.num_layers - 1, HIDDEN), 0.5, dtype=torch.float64)) * 2
     leaves = {name: tensor.clone().requires_grad_() for name, tensor in layer.state_dict().items()}
     leaves |= {"h0": state[0].requires_grad_()}
     spec = Spec(case.unit, case.wiring, INPUT, HIDDEN, case.num_layers, case.gates_see, case.input_skip)
@@ -189,8 +185,7 @@ def test_oracle_of_a_stack_is_torch(unit: str) -> None:
             for part in parts:
                 part[HIDDEN : 2 * HIDDEN] *= -1
         weights |= {
-            f"{name}_l{j}": part.numpy()
-            for name, part in zip(("weight_ih", "weight_hh", "bias"), parts, strict=True)
+            f"{name}_l{j}": part.numpy() for name, part in zip(("weight_ih", "weight_hh", "bias"), parts, strict=True)
         }
     x, state = cases.dense_input(), cases.state_of(Case(unit, "stacked"))
     answer = cases.tensors(module(x, cases.as_hx(state)))
@@ -214,9 +209,7 @@ def test_oracle_gradients_are_slopes() -> None:
         moved[name].ravel()[1] += change
         w = {key: moved[key] for key in weights}
         return float(
-            oracle.functional(oracle.run("gru", "gated", w, moved["x"], moved["h0"], input_skip=True), weigh)[
-                0
-            ]
+            oracle.functional(oracle.run("gru", "gated", w, moved["x"], moved["h0"], input_skip=True), weigh)[0]
         )
 
     for name, slope in slopes.items():

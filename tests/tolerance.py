@@ -30,9 +30,7 @@ def assert_close(actual: Any, truth: Any, same_dtype: Any = None, what: str = "r
     assert found <= allowed, f"{what}: error {found:.3g}, allowed {allowed:.3g} in {actual.dtype}"
 
 
-def assert_all_close(
-    actual: list, truth: list, same_dtype: list | None = None, names: list[str] | None = None
-) -> None:
+def assert_all_close(actual: list, truth: list, same_dtype: list | None = None, names: list[str] | None = None) -> None:
     """`assert_close` over lists of equal length."""
     names = names or [f"result {n}" for n in range(len(truth))]
     references = [None] * len(truth) if same_dtype is None else same_dtype
