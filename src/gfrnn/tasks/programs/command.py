@@ -1,0 +1,127 @@
+"""`gfrnn programs`: print programs and their answers, generated or read from a file, checked by Python if asked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from gfrnn.errors import DataError, UsageError
+from gfrnn.options import Parser
+from gfrnn.tasks.programs.generator import CURRICULA, SPLITS, Program, Settings, stream
+from gfrnn.tasks.programs.language import evaluate
+from gfrnn.tasks.programs.symbols import encode_source, encode_target
+from gfrnn.tasks.programs.verify import verified
+
+FIELDS = {"source": str, "target": str, "length": int, "nesting": int}
+
+
+def main(argv: list[str]) -> int:
+    args = _parser().parse_args(argv)
+    if args.count < 1 or args.first < 0:
+        raise UsageError(f"--count must be at least 1 and --first at least 0 (got {args.count} and {args.first})")
+    if not args.seconds > 0:
+        raise UsageError(f"--seconds must be more than 0 (got {args.seconds:g})")
+    fixed = {"length": args.length, "nesting": args.nesting}
+    span = args.span if args.span is not None else args.first + args.count
+    settings = Settings(args.max_length, args.max_nesting, args.curriculum, **fixed, span=span)
+    if args.read is None:
+        origin, programs = "program", stream(args.seed, args.count, settings, args.split, args.first)
+    else:
+        origin, programs = f"{args.read} line", read(args.read)
+    if args.verify:
+        programs = verified(programs, args.seconds, origin)
+    elif args.read is not None:
+        programs = _evaluated(programs, origin)
+    count = _write(programs, sys.stdout, as_json=args.json)
+    if args.verify:
+        print(f"Python agrees with {count:,} of {count:,} programs", file=sys.stderr)
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="gfrnn programs",
+        description="Programs of 'Learning to Execute' and their answers; the same options print the same programs.",
+    )
+    add = parser.add_argument
+    add("--count", type=int, default=10, help="how many [10]")
+    add("--max-length", type=int, default=10, help="literals go up to 10 ** length; length is at most this [10]")
+    add("--max-nesting", type=int, default=5, help="operations in a program, at most [5]")
+    add("--curriculum", choices=CURRICULA, default="mix", help="how hardness is drawn [mix]")
+    add(
+        "--span",
+        type=int,
+        default=None,
+        help="programs over which naive and combined reach the maximum [all asked for]",
+    )
+    add("--length", type=int, default=None, help="fix the length (a test cell)")
+    add("--nesting", type=int, default=None, help="fix the nesting (a test cell)")
+    add("--split", choices=SPLITS, default=None, help="only programs whose text belongs to this split [all]")
+    add("--seed", type=int, default=1, help="which stream of programs [1]")
+    add("--first", type=int, default=0, help="index of the first program in the stream [0]")
+    add("--read", metavar="FILE", type=str, default=None, help="check the programs of a file (JSON lines) instead")
+    add("--verify", action="store_true", help="run every program through Python; stop at the first disagreement")
+    add("--seconds", type=float, default=2.0, help="with --verify: time limit of a program [2]")
+    add("--json", action="store_true", help="one JSON object a line")
+    return parser
+
+
+def _write(programs: Iterator[Program], out: TextIO, *, as_json: bool) -> int:
+    count = 0
+    for program in programs:
+        count += 1
+        if as_json:
+            out.write(json.dumps(program._asdict()) + "\n")
+        else:
+            out.write(f"{program.source}\n# {program.target}\n\n")
+    out.flush()
+    return count
+
+
+def read(path: str | Path) -> Iterator[Program]:
+    """The programs of a JSON-lines file; a DataError names the first line that is not one."""
+    count = 0
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+        for count, line in enumerate(lines, 1):
+            try:
+                yield parse(line)
+            except DataError as error:
+                raise DataError(f"{path} line {count}: {error}") from None
+    if not count:
+        raise DataError(f"{path} is empty")
+
+
+def parse(line: str) -> Program:
+    """One line of such a file.
+
+    >>> parse('{"source": "print(7)", "target": "7", "length": 1, "nesting": 1}').target
+    '7'
+    """
+    try:
+        row = json.loads(line)
+    except ValueError:
+        raise DataError("not a JSON object") from None
+    if not isinstance(row, dict) or set(row) != set(FIELDS):
+        raise DataError(f"not an object with exactly the keys {', '.join(FIELDS)}")
+    for name, kind in FIELDS.items():
+        if type(row[name]) is not kind:
+            raise DataError(f'"{name}" is not {"a text" if kind is str else "a whole number"}')
+    if min(row["length"], row["nesting"]) < 1:
+        raise DataError("length and nesting are counted from 1")
+    encode_source(row["source"])
+    encode_target(row["target"])
+    return Program(**row)
+
+
+def _evaluated(programs: Iterator[Program], origin: str) -> Iterator[Program]:
+    for number, program in enumerate(programs, 1):
+        try:
+            value = str(evaluate(program.source))
+        except DataError as error:
+            raise DataError(f"{origin} {number}: {error}") from None
+        if value != program.target:
+            raise DataError(f"{origin} {number}: the program prints {value}, the file says {program.target}")
+        yield program

@@ -1,0 +1,270 @@
+"""Programs to execute (Zaremba and Sutskever, 2014), each a pure function of (seed, index, settings).
+
+All the randomness of a program is one large number, a hash of (settings, seed, index, attempt); every choice among
+n takes the remainder by n and keeps the quotient. So program 1,000,000 costs no more than program 0, any process can
+make any program, and no library's random generator decides what is in the data.
+
+>>> make(seed=1, index=2)
+Program(source='print((8*13))', target='104', length=8, nesting=3)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from gfrnn.errors import UsageError
+
+CURRICULA = ("baseline", "naive", "mix", "combined")
+SPLITS = ("train", "validation", "test")
+VARIABLES = "abcdefghij"
+LONGEST = 30
+DEEPEST = len(VARIABLES)
+
+
+_POWERS_OF_TEN = tuple(10**n for n in range(LONGEST + 1))
+_Ranges = tuple[tuple[int, int], tuple[int, int]]
+
+
+class Program(NamedTuple):
+    """`length` is the largest length any part of the program drew: no literal operand exceeds 10 ** length."""
+
+    source: str
+    target: str
+    length: int
+    nesting: int
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is drawn. The hardness (length, nesting) is asked for again by every literal and loop count of a program.
+
+    baseline: always (max_length, max_nesting).
+    naive: (1, 1) first, then longer one by one up to max_length, then length 1 at the next nesting, and so on up to
+        (max_length, max_nesting); `span` programs are shared equally among these levels.
+    mix: both uniform, from 1 to the maximum.
+    combined: mix in one call out of five, otherwise naive's level.
+    `length` and `nesting` fix either of them (a test cell fixes both).
+    """
+
+    max_length: int = 10
+    max_nesting: int = 5
+    curriculum: str = "mix"
+    length: int | None = None
+    nesting: int | None = None
+    span: int = 320_000
+
+    def __post_init__(self) -> None:
+        if self.curriculum not in CURRICULA:
+            raise UsageError(f"curriculum {self.curriculum!r} is not one of {', '.join(CURRICULA)}")
+        for name, value, most in (
+            ("max-length", self.max_length, LONGEST),
+            ("max-nesting", self.max_nesting, DEEPEST),
+            ("length", self.length, self.max_length),
+            ("nesting", self.nesting, self.max_nesting),
+        ):
+            if value is not None and not 1 <= value <= most:
+                raise UsageError(f"{name} {value} is out of range: 1 to {most}")
+        if self.span < 1:
+            raise UsageError(f"span {self.span} is not a positive number of programs")
+
+    def level(self, index: int) -> tuple[int, int]:
+        """Naive's (length, nesting) for the program number `index`."""
+        levels = self.max_length * self.max_nesting
+        nesting, length = divmod(min(index * levels // self.span, levels - 1), self.max_length)
+        return length + 1, nesting + 1
+
+    def ranges(self, index: int, curriculum: str) -> _Ranges:
+        """(smallest, how many) values of the length and of the nesting that program `index` draws from."""
+        if curriculum == "mix":
+            drawn = [(1, self.max_length), (1, self.max_nesting)]
+        elif curriculum == "baseline":
+            drawn = [(self.max_length, 1), (self.max_nesting, 1)]
+        else:
+            drawn = [(value, 1) for value in self.level(index)]
+        length, nesting = drawn
+        return (self.length, 1) if self.length else length, (self.nesting, 1) if self.nesting else nesting
+
+    def key(self) -> str:
+        """What of the settings decides a program; part of every program's hash."""
+        fixed = f"{self.length or 0},{self.nesting or 0}"
+        span = self.span if self.curriculum in ("naive", "combined") else 0
+        return f"{self.curriculum},{self.max_length},{self.max_nesting},{fixed},{span}"
+
+    def random_bytes(self) -> int:
+        """Enough for the largest program, with 64 bits over so that no choice is visibly uneven."""
+        literal = math.log2(10) * self.max_length + math.log2(5 * self.max_length * self.max_nesting)
+        bits = 64 + 64 + self.max_nesting * (4 * literal + 32)
+        return math.ceil(bits / 8)
+
+
+class _Writer:
+    """Writes one program.
+
+    `pending` is the stack of the rules: every operation takes an operand and leaves one, so it never holds two.
+    """
+
+    __slots__ = ("_names", "_ranges", "_rest", "_sometimes", "length", "pending", "statements")
+
+    def __init__(self, randomness: int, ranges: _Ranges, sometimes: _Ranges | None) -> None:
+        self._rest = randomness
+        self._ranges = ranges
+        self._sometimes = sometimes
+        self._names = list(VARIABLES)
+        self.length = 0
+        self.statements: list[str] = []
+        self.pending: tuple[str, int] | None = None
+
+    def below(self, n: int) -> int:
+        """Uniform in 0 .. n-1."""
+        self._rest, chosen = divmod(self._rest, n)
+        return chosen
+
+    def hardness(self, which: int) -> int:
+        """Length (0) or nesting (1), drawn anew at every call; the one not asked for is not drawn."""
+        ranges = self._ranges
+        if self._sometimes is not None and self.below(5) == 0:
+            ranges = self._sometimes
+        smallest, how_many = ranges[which]
+        if how_many == 1:
+            return smallest
+        self._rest, chosen = divmod(self._rest, how_many)
+        return smallest + chosen
+
+    def draw_length(self) -> int:
+        length = self.hardness(0)
+        if length > self.length:
+            self.length = length
+        return length
+
+    def literal(self) -> tuple[str, int]:
+        self._rest, chosen = divmod(self._rest, _POWERS_OF_TEN[self.draw_length()])
+        return str(chosen + 1), chosen + 1
+
+    def small(self) -> int:
+        """A factor or a number of rounds."""
+        return 1 + self.below(4 * self.draw_length())
+
+    def operand(self) -> tuple[str, int]:
+        """What the last operation left, or a literal."""
+        taken = self.pending
+        if taken is None:
+            return self.literal()
+        self.pending = None
+        return taken
+
+    def operands(self, n: int) -> list[tuple[str, int]]:
+        """n operands, drawn in a random order of positions: only the first drawn can be what was left."""
+        if self.pending is None:
+            return [self.literal() for _ in range(n)]
+        taken, self.pending = self.pending, None
+        drawn = [self.literal() for _ in range(n - 1)]
+        drawn.insert(self.below(n), taken)
+        return drawn
+
+    def variable(self) -> str:
+        return self._names.pop(self.below(len(self._names)))
+
+
+def _pair(writer: _Writer) -> tuple[str, int]:
+    (a, a_value), (b, b_value) = writer.operands(2)
+    if writer.below(2):
+        return f"({a}+{b})", a_value + b_value
+    return f"({a}-{b})", a_value - b_value
+
+
+def _small_product(writer: _Writer) -> tuple[str, int]:
+    a, value = writer.operand()
+    factor = writer.small()
+    return (f"({a}*{factor})" if writer.below(2) else f"({factor}*{a})"), value * factor
+
+
+def _equality(writer: _Writer) -> tuple[str, int]:
+    return writer.operand()
+
+
+def _variable(writer: _Writer) -> tuple[str, int]:
+    name = writer.variable()
+    (a, a_value), (b, b_value) = writer.operands(2)
+    writer.statements.append(f"{name}={a};")
+    if writer.below(2):
+        return f"({name}+{b})", a_value + b_value
+    return f"({name}-{b})", a_value - b_value
+
+
+def _small_loop(writer: _Writer) -> tuple[str, int]:
+    name = writer.variable()
+    (a, a_value), (b, b_value) = writer.operands(2)
+    rounds = writer.small()
+    sign, step = ("+", b_value) if writer.below(2) else ("-", -b_value)
+    writer.statements += (f"{name}={a}", f"for x in range({rounds}):{name}{sign}={b}")
+    return name, a_value + rounds * step
+
+
+def _if_else(writer: _Writer) -> tuple[str, int]:
+    (a, a_value), (b, b_value), (c, c_value), (d, d_value) = writer.operands(4)
+    if writer.below(2):
+        return f"({c} if {a}>{b} else {d})", c_value if a_value > b_value else d_value
+    return f"({c} if {a}<{b} else {d})", c_value if a_value < b_value else d_value
+
+
+OPERATIONS: tuple[Callable[[_Writer], tuple[str, int]], ...] = (
+    _pair,
+    _small_product,
+    _equality,
+    _variable,
+    _small_loop,
+    _if_else,
+)
+
+
+def split_of(source: str) -> str:
+    """The split a program belongs to, whoever makes it: a hash of its text, modulo 3."""
+    digest = hashlib.blake2b(source.encode(), digest_size=8).digest()
+    return SPLITS[int.from_bytes(digest, "little") % 3]
+
+
+@lru_cache(maxsize=256)
+def _prepare(settings: Settings, seed: int) -> tuple[bytes, int, _Ranges]:
+    return f"{settings.key()}/{seed}/".encode(), settings.random_bytes(), settings.ranges(0, settings.curriculum)
+
+
+def make(seed: int, index: int, settings: Settings = Settings(), split: str | None = None) -> Program:  # noqa: B008
+    """Program number `index` of the stream `seed`.
+
+    With a split it is the first of the attempts 0, 1, 2, ... at this index whose text belongs to the split, so that it
+    still depends on nothing but (seed, index, settings, split).
+    """
+    prefix, size, ranges = _prepare(settings, seed)
+    sometimes = None
+    if settings.curriculum in ("naive", "combined"):
+        ranges = settings.ranges(index, "naive")
+        sometimes = settings.ranges(index, "mix") if settings.curriculum == "combined" else None
+    for attempt in itertools.count():
+        randomness = hashlib.shake_128(b"%s%d/%d" % (prefix, index, attempt)).digest(size)
+        writer = _Writer(int.from_bytes(randomness, "little"), ranges, sometimes)
+        nesting = writer.hardness(1)
+        for _ in range(nesting):
+            writer.pending = OPERATIONS[writer.below(6)](writer)
+        assert writer.pending is not None
+        expression, value = writer.pending
+        source = "\n".join((*writer.statements, f"print({expression})"))
+        if split is None or split_of(source) == split:
+            return Program(source, str(value), writer.length, nesting)
+    raise AssertionError("unreachable")
+
+
+def stream(
+    seed: int,
+    count: int,
+    settings: Settings = Settings(),  # noqa: B008
+    split: str | None = None,
+    first: int = 0,
+) -> Iterator[Program]:
+    """`count` programs of one stream, in order."""
+    return (make(seed, index, settings, split) for index in range(first, first + count))

@@ -1,0 +1,188 @@
+"""`gfrnn programs`, the check by Python itself, and the reader of the language."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gfrnn.cli import main
+from gfrnn.errors import DataError
+from gfrnn.tasks.programs import Program, Settings, stream
+from gfrnn.tasks.programs.language import evaluate
+from gfrnn.tasks.programs.symbols import decode_target, encode_source, encode_target
+from gfrnn.tasks.programs.verify import PythonRunner, verified
+
+Capture = pytest.CaptureFixture[str]
+
+
+def lines(capsys: Capture) -> list[dict]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_json_lines_are_the_stream(capsys: Capture) -> None:
+    options = "--count 20 --max-length 10 --max-nesting 5 --curriculum mix --seed 7 --json"
+    assert main(["programs", *options.split()]) == 0
+    printed = lines(capsys)
+    assert [list(row) for row in printed] == [["source", "target", "length", "nesting"]] * 20
+    assert [Program(**row) for row in printed] == list(stream(7, 20))
+
+
+def test_a_fixed_cell_verified(capsys: Capture) -> None:
+    assert main(["programs", "--count", "30", "--length", "3", "--nesting", "2", "--verify", "--json"]) == 0
+    assert {(row["length"], row["nesting"]) for row in lines(capsys)} == {(3, 2)}
+
+
+def test_naive_reaches_the_maximum_within_the_count(capsys: Capture) -> None:
+    assert main(["programs", "--count", "50", "--curriculum", "naive", "--json"]) == 0
+    printed = lines(capsys)
+    assert (printed[0]["nesting"], printed[0]["length"]) == (1, 1)
+    assert (printed[-1]["nesting"], printed[-1]["length"]) == (5, 10)
+
+
+def test_text_output_can_be_run(capsys: Capture) -> None:
+    assert main(["programs", "--count", "5", "--split", "test"]) == 0
+    blocks = capsys.readouterr().out.strip().split("\n\n")
+    assert len(blocks) == 5
+    for block in blocks:
+        source, answer = block.split("\n# ")
+        assert str(evaluate(source)) == answer
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        ("--length 0", 2, "length 0 is out of range: 1 to 10"),
+        ("--length 11", 2, "length 11 is out of range: 1 to 10"),
+        ("--nesting 6", 2, "nesting 6 is out of range: 1 to 5"),
+        ("--max-nesting 11", 2, "max-nesting 11 is out of range: 1 to 10"),
+        ("--max-length -1", 2, "max-length -1 is out of range"),
+        ("--count 0", 2, "--count must be at least 1"),
+        ("--curriculum blend", 2, "blend"),
+        ("--verify --seconds 0", 2, "--seconds must be more than 0"),
+        ("--lenght 3", 2, "did you mean '--length'"),
+        ("--read nowhere.jsonl", 3, "nowhere.jsonl"),
+    ],
+)
+def test_bad_options_are_one_sentence(options: str, code: int, sentence: str, capsys: Capture) -> None:
+    assert main(["programs", *options.split()]) == code
+    out, err = capsys.readouterr()
+    assert sentence in err
+    assert out == ""
+    assert err.count("\n") == 1
+
+
+def edited(source: str = "print((3+4))", target: str = "7", length: object = 1, nesting: object = 1) -> str:
+    return json.dumps({"source": source, "target": target, "length": length, "nesting": nesting}) + "\n"
+
+
+ENDLESS = "a=1\nfor x in range(9999999999):a+=1\nprint(a)"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "is empty"),
+        (edited()[:-20], "line 1: not a JSON object"),
+        ("[]\n", "exactly the keys source, target, length, nesting"),
+        (edited(length="1"), '"length" is not a whole number'),
+        (edited(nesting=0), "counted from 1"),
+        (edited(source=""), "the program is empty"),
+        (edited(source="print(3\t+4)"), "line 1, column 8: a tab is not"),
+        (edited(source="a=3;\r\nprint(a)"), "line 1, column 5: a carriage return"),
+        (edited(source="print(3)\nimport"), "line 2, column 2: 'm' is not"),
+        (edited(target="7.0"), "'.' is neither a digit nor '-'"),
+        (edited() + edited(target="8"), "line 2"),
+        (edited(source="print(a)"), "a"),
+    ],
+)
+@pytest.mark.parametrize("verify", [[], ["--verify"]])
+def test_an_edited_file_is_refused(tmp_path: Path, text: str, sentence: str, verify: list, capsys: Capture) -> None:
+    path = tmp_path / "programs.jsonl"
+    path.write_text(text)
+    assert main(["programs", "--read", str(path), *verify]) == 3
+    err = capsys.readouterr().err
+    assert str(path) in err
+    assert sentence in err
+    assert err.count("\n") == 1
+
+
+def test_an_endless_loop_meets_the_time_limit(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "programs.jsonl"
+    path.write_text(edited(ENDLESS, "10000000000"))
+    assert main(["programs", "--read", str(path), "--verify", "--seconds", "0.2"]) == 3
+    assert "line 1: the program did not end within 0.2 seconds" in capsys.readouterr().err
+    assert main(["programs", "--read", str(path)]) == 0  # the language's own reader adds it up at once
+
+
+def test_runner_survives_what_a_program_does_to_it() -> None:
+    with PythonRunner(seconds=0.3) as run:
+        assert run("print((2+3))") == "5"
+        for wrong in (ENDLESS, "print(b)", "x=(1 if 2 else", "a=1\nfor x in range(99999999):print(9)"):
+            with pytest.raises(DataError, match=r"did not end|does not run|more time or memory"):
+                run(wrong)
+        assert run("print((2-3))") == "-1"
+
+
+def test_runner_has_no_environment_and_no_builtins() -> None:
+    with PythonRunner() as run:
+        with pytest.raises(DataError, match="NameError"):
+            run("print(dir())")
+        run("print(1)")
+        assert run._process is not None
+        environment = Path(f"/proc/{run._process.pid}/environ")
+        if environment.exists():
+            assert environment.read_bytes() == b""
+
+
+def test_the_first_disagreement_stops() -> None:
+    good = list(stream(1, 3))
+    wrong = good[1]._replace(target=str(int(good[1].target) + 1))
+    passed = verified([good[0], wrong, good[2]])
+    assert next(passed) == good[0]
+    with pytest.raises(DataError, match="program 2 prints"):
+        next(passed)
+
+
+def test_the_reader_agrees_with_the_generator_everywhere() -> None:
+    for program in stream(8, 500, Settings(max_length=12, max_nesting=10)):
+        assert str(evaluate(program.source)) == program.target
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("", "the program is empty"),
+        ("while 1:a=1", "line 1, column 1: 'w' is not one of the language's 40 symbols"),
+        ("a=3\nprint((a/2))", "line 2, column 9: '/' is not"),
+        ("a=3\ndel a\nprint(a)", "line 2, column 1: `del a` is not something the language has"),
+        ("def f():\n  pass\nprint(1)", "line 1, column 1: `def f():` is not"),
+        ("print(-3)", "line 1, column 7: `-3` is not something"),
+        ("print((2**3))", "`2**3` is not something"),
+        ("print((2<3))", "`2<3` is not something"),
+        ("a=2;\nprint((a*a))", "`a*a` is not something"),
+        ("l=2;\nprint(l)", "line 1, column 1: `l` is not a variable of the language"),
+        ("print(x)", "`x` is not a variable"),
+        ("print((b+1))", "`b` has no value yet"),
+        ("print(1+2+3)", "needs parentheses"),
+        ("a=1\nfor x in range(3):a+=a\nprint(a)", "uses the variable it changes"),
+        ("a=1\nfor x in range(3):a=2\nprint(a)", "`for x in range(3):a=2` is not"),
+        ("print(1)\nprint(2)", "line 1, column 1: `print(1)` is not the program's last line"),
+        ("a=1", "does not end with print(...)"),
+        (" print(1)", "Python cannot read it: unexpected indent"),
+        ("print((1)", "'(' was never closed"),
+        ("print(" + "(" * 500 + "1" + ")" * 501, "too many nested parentheses"),
+        ("print(" + "1+" * 200 + "1)", "needs parentheses"),
+        ("print(" + "1" * 5000 + ")", "Python cannot read it"),
+        ("1" * 20_000, "20,000 characters; at most 10,000"),
+        ("print(é)", "'é' is not one of"),
+    ],
+)
+def test_outside_the_language_is_named(source: str, sentence: str) -> None:
+    with pytest.raises(DataError) as raised:
+        evaluate(source)
+    assert sentence in str(raised.value)
+
+
+def test_symbols_round_trip() -> None:
+    assert len(encode_source("print(1)\n")) == 9
+    assert decode_target(encode_target("-1024")) == "-1024"
