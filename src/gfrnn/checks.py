@@ -107,9 +107,14 @@ def is_index(x: Tensor) -> bool:
     return not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
 
 
+def autocasting(x: Tensor) -> bool:
+    """Whether autocast is on where x is (the meta device has none)."""
+    return torch.amp.is_autocast_available(x.device.type) and torch.is_autocast_enabled(x.device.type)
+
+
 def dense(layer: Any, x: Tensor) -> None:
     weight = layer.weight_ih_l0
-    if x.dtype != weight.dtype and not (x.is_floating_point() and torch.is_autocast_enabled(x.device.type)):
+    if x.dtype != weight.dtype and not (x.is_floating_point() and autocasting(x)):
         raise ValueError(
             f"RNN input dtype ({x.dtype}) does not match weight dtype ({weight.dtype}). "
             f"Convert input: input.to({weight.dtype}), or convert model: model.to({x.dtype})"
@@ -140,7 +145,7 @@ def indices(layer: Any, x: Tensor, lengths: Tensor | None = None) -> None:
     if lengths is not None:
         running = torch.arange(x.shape[0], device=x.device)[:, None] < lengths
         x = x[running]
-    low, high = (int(v) for v in torch.aminmax(x))
+    low, high = (int(v) for v in torch.aminmax(x.long()))
     if low < 0 or high >= layer.input_size:
         wrong = low if low < 0 else high
         raise IndexError(f"input: index {wrong} is out of range for input_size {layer.input_size}")
@@ -167,7 +172,7 @@ def state(layer: Any, hx: Any, batch: int, batched: bool) -> State:
         expected = (layer.num_layers, batch, layer.hidden_size)
         if tuple(part.shape) != expected:
             raise RuntimeError(f"Expected {name} size {expected}, got {list(part.shape)}")
-        if part.dtype != weight.dtype and not torch.is_autocast_enabled(part.device.type):
+        if part.dtype != weight.dtype and not autocasting(part):
             raise RuntimeError(f"hx: dtype of {name} ({part.dtype}) does not match weight dtype ({weight.dtype})")
         device(layer, part, f"hx ({name})")
         checked.append(part)

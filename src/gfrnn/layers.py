@@ -4,6 +4,7 @@ Parameters, initialisation, shapes and state live here; the maths is in equation
 T time, B batch, L layers, H units per layer, I input.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -210,12 +211,16 @@ class GatedFeedback(nn.Module):
         if self.training and self.dropout > 0 and self.num_layers > 1:
             ones = weights[0].W.new_ones(*x.shape[:2], self.num_layers - 1, self.hidden_size)
             masks = nn.functional.dropout(ones, self.dropout)
-        if torch.is_autocast_enabled(x.device.type):
+        if not x.is_floating_point():
+            x = x.long()
+        no_autocast: AbstractContextManager[Any] = nullcontext()
+        if checks.autocasting(x):
             # A recurrence multiplies its rounding errors, so autocast leaves it in the weights' precision.
             if x.is_floating_point():
                 x = x.to(weights[0].W.dtype)
             state = state.map(lambda s: s.to(weights[0].W.dtype))
-        with torch.autocast(x.device.type, enabled=False):
+            no_autocast = torch.autocast(x.device.type, enabled=False)
+        with no_autocast:
             scanned = ops.scan(
                 x,
                 state,

@@ -19,10 +19,9 @@ def why_not(call: Call) -> list[str]:
 def scan(call: Call) -> Scanned:
     """All timesteps of `call`, one after the other."""
     x, state = call.x, call.state
-    T, B = x.shape[:2]
     outputs: list[Tensor] = []
     gates: list[Tensor] = []
-    for t in range(T):
+    for t in range(x.shape[0]):
         mask = None if call.dropout_masks is None else call.dropout_masks[t]
         x_t = x[t]
         if call.lengths is not None:
@@ -38,7 +37,7 @@ def scan(call: Call) -> Scanned:
             new = State(torch.where(alive, new.h, state.h), kept_c)
             g = torch.where(running[:, None, None], g, torch.zeros_like(g))
         state = new
-        outputs.append(h_t.transpose(0, 1).reshape(B, -1))
+        outputs.append(h_t.transpose(0, 1).flatten(1))
         if call.return_gates:
             gates.append(g)
     return Scanned(torch.stack(outputs), state, torch.stack(gates) if call.return_gates else None)
