@@ -1,0 +1,91 @@
+"""Bits per character of a whole text, read as many parallel streams."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from gfrnn.models.char_lm import CharLM
+
+WARMUP = 1000  # characters each stream reads before those it is scored on
+MAX_STREAMS = 128
+CHUNK = 100
+
+
+@dataclass(frozen=True)
+class Score:
+    """The cost of a text."""
+
+    bits: float
+    characters: int
+
+    @property
+    def bpc(self) -> float:
+        return self.bits / self.characters
+
+    @property
+    def nats(self) -> float:
+        return self.bpc * math.log(2)
+
+
+def nothing() -> None:
+    """What happens between chunks by default."""
+
+
+@torch.no_grad()
+def score_text(
+    model: CharLM, ids: np.ndarray, streams: int | None = None, warmup: int = WARMUP, tick: Callable[[], None] = nothing
+) -> Score:
+    """The cost of every symbol in `ids` given all before it, from the zero state.
+
+    The text is cut into `streams` equal parts that are read side by side, each after the `warmup` characters before it;
+    a network forgets its start within so many, and the sum is that of one stream. `tick` is called between chunks.
+    """
+    count = len(ids)
+    if count < 2:
+        raise ValueError(f"a text of {count} symbols cannot be scored: it needs two or more")
+    pairs = count - 1  # pair k: symbol k predicts symbol k + 1
+    if streams is None:
+        streams = max(1, min(MAX_STREAMS, pairs // (4 * warmup) if warmup else MAX_STREAMS))
+    part = -(-pairs // streams)
+    starts = np.arange(streams) * part
+    was_training = model.training
+    model.eval()
+    nats, state = 0.0, None
+    try:
+        for low, high in chunks(-warmup if streams > 1 else 0, part):
+            if low == 0 and state is not None:
+                state = zero_first_row(state)  # the first part has nothing before it
+            index = starts[None, :] + np.arange(low, high + 1)[:, None]
+            window = torch.from_numpy(ids[index.clip(0, count - 1)].astype(np.int64))
+            cost, state = model.nats(window[:-1], window[1:], state)
+            if low >= 0:
+                scored = index[:-1] < np.minimum(starts + part, pairs)
+                nats += float(cost.double().mul_(torch.from_numpy(scored)).sum())
+            tick()
+        nats += float(model.first_nats()[int(ids[0])])
+    finally:
+        model.train(was_training)
+    return Score(nats / math.log(2), count)
+
+
+def chunks(first: int, end: int) -> list[tuple[int, int]]:
+    """CHUNK steps at a time from `first` to `end`, with an edge at 0.
+
+    >>> chunks(-150, 120)
+    [(-150, -50), (-50, 0), (0, 100), (100, 120)]
+    """
+    edges = sorted({*range(first, 0, CHUNK), *range(0, end, CHUNK), end})
+    return list(zip(edges[:-1], edges[1:], strict=True))
+
+
+def zero_first_row(state: Any) -> Any:
+    """The state (L, B, H), or pair of them, with row 0 of the batch forgotten."""
+    if isinstance(state, tuple):
+        return tuple(zero_first_row(part) for part in state)
+    state = state.clone()
+    state[:, 0] = 0
+    return state

@@ -1,0 +1,61 @@
+"""Files that survive a crash, and their checksums. Every write that must last goes through here."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from gfrnn.errors import DataError
+
+CHUNK = 1 << 20
+
+
+def sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """A new file whose bytes are on the disk when this returns."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder (creations, renames) last."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def rename(source: Path, target: Path) -> None:
+    """Rename within a folder, so that it lasts."""
+    os.rename(source, target)
+    sync_folder(target.parent)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Old content or new content, never a mixture, whenever the machine stops."""
+    part = path.with_name(path.name + ".tmp")
+    write_file(part, content)
+    os.replace(part, path)
+    sync_folder(path.parent)
+
+
+def read_small(path: Path, limit: int = 16 << 20) -> bytes:
+    """A whole file that has no business being large."""
+    if path.is_symlink():
+        raise DataError(f"{path} is a symbolic link: checkpoints hold plain files only")
+    try:
+        size = path.stat().st_size
+        if size > limit:
+            raise DataError(f"{path} has {size} bytes, more than the {limit} it can have")
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error

@@ -1,0 +1,123 @@
+"""Drawing text from a model, byte by byte.
+
+How one symbol is drawn from its logits (any faster implementation must do the same, in float64):
+1. temperature 0 takes the largest logit, the lowest symbol number among equals; otherwise logits / temperature;
+2. top_k keeps the k largest (among equals the lower symbol numbers);
+3. softmax over those kept;
+4. top_p keeps the fewest most probable symbols whose probabilities sum to at least top_p (ties as in 2);
+5. inverse CDF: with u uniform in [0, 1), the first kept symbol, in order of symbol number, at which the running sum of
+   probabilities exceeds u times their total.
+Sample number i of seed s takes its u's in order from numpy's default_rng([s, i]).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gfrnn.errors import UsageError
+from gfrnn.models.char_lm import CharLM
+
+PROMPT_CHUNK = 1000
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How bytes are drawn, see above."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < float("inf"):
+            raise UsageError(f"temperature must be 0 or more, got {self.temperature}")
+        if self.top_k is not None and self.top_k < 1:
+            raise UsageError(f"top_k must be 1 or more, got {self.top_k}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise UsageError(f"top_p must be in (0, 1], got {self.top_p}")
+        if self.seed is not None and self.seed < 0:
+            raise UsageError(f"seed must be 0 or more, got {self.seed}")
+
+
+def draw(logits: Tensor, uniform: Tensor, sampling: Sampling) -> Tensor:
+    """One symbol per row: logits (B, V), uniform (B,) in [0, 1) -> (B,).
+
+    >>> logits = torch.tensor([[0.0, 9.0, 1.0]])
+    >>> draw(logits, torch.tensor([0.999]), Sampling(top_k=1))
+    tensor([1])
+    """
+    logits = logits.double()
+    if sampling.temperature == 0:
+        return logits.argmax(1)
+    logits = logits / sampling.temperature
+    order = logits.argsort(dim=1, descending=True, stable=True)
+    kept = torch.zeros_like(logits, dtype=torch.bool)
+    kept.scatter_(1, order[:, : sampling.top_k], True)
+    p = torch.softmax(logits.masked_fill(~kept, -torch.inf), dim=1)
+    if sampling.top_p is not None:
+        in_order = p.gather(1, order)
+        before = in_order.cumsum(1) - in_order
+        kept.zero_().scatter_(1, order, before < sampling.top_p)
+        p = p.masked_fill(~kept, 0)
+    total = p.cumsum(1)
+    above = (total > uniform.double()[:, None] * total[:, -1:]) & (p > 0)
+    return above.int().argmax(1)
+
+
+def encode_prompt(model: CharLM, prompt: bytes | str, unknown: str = "refuse") -> np.ndarray:
+    data = prompt.encode("utf-8", "surrogateescape") if isinstance(prompt, str) else bytes(prompt)
+    if not data:
+        raise UsageError("the prompt is empty: give at least one character to go on from")
+    return model.vocabulary.encode(data, name="the prompt", unknown=unknown)
+
+
+@torch.no_grad()
+def stream(
+    model: CharLM,
+    prompt: bytes | str,
+    max_new: int,
+    sampling: Sampling,
+    samples: int = 1,
+    unknown: str = "refuse",
+) -> Iterator[tuple[bytes, ...]]:
+    """Continue `prompt`: after each step one byte for every sample, `max_new` times."""
+    if max_new < 0 or samples < 1:
+        raise UsageError(f"max_new must be 0 or more and samples 1 or more, got {max_new} and {samples}")
+    ids = torch.from_numpy(encode_prompt(model, prompt, unknown).astype(np.int64))
+    was_training = model.training
+    model.eval()
+    try:
+        logits, state = read_prompt(model, ids)
+        logits, state = logits.expand(samples, -1), expand(state, samples)
+        seeds = np.random.SeedSequence().entropy if sampling.seed is None else sampling.seed
+        generators = [np.random.default_rng([seeds, i]) for i in range(samples)]  # type: ignore[list-item]
+        for step in range(max_new):
+            uniform = torch.tensor([generator.random() for generator in generators], dtype=torch.float64)
+            symbols = draw(logits, uniform, sampling)
+            yield tuple(model.vocabulary.decode([symbol]) for symbol in symbols.tolist())
+            if step + 1 < max_new:
+                features, state = model.layer.step(symbols, state)
+                logits = model.head(features)
+    finally:
+        model.train(was_training)
+
+
+def read_prompt(model: CharLM, ids: Tensor) -> tuple[Tensor, Any]:
+    """The logits (1, V) after the last symbol of `ids` (T,), and the state; however long, in bounded memory."""
+    state, features = None, None
+    for part in ids.split(PROMPT_CHUNK):
+        features, state = model.layer(part[:, None], state)
+    assert features is not None
+    return model.head(features[-1]), state
+
+
+def expand(state: Any, samples: int) -> Any:
+    """The state (L, 1, H), or pair of them, once for every sample."""
+    if isinstance(state, tuple):
+        return tuple(expand(part, samples) for part in state)
+    return state.repeat(1, samples, 1)

@@ -1,0 +1,196 @@
+"""Finding a text and checking it: enwik8 by path, environment, cache or download; an excerpt; any other file."""
+
+import functools
+import gzip
+import hashlib
+import lzma
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from gfrnn.errors import DataError, UsageError
+from gfrnn.files import sha256_of
+
+ENWIK8_BYTES = 100_000_000
+ENWIK8_SHA1 = "57b8363b814821dc9d47aa4d41f58733519076b2"
+ENWIK8_URL = "https://mattmahoney.net/dc/enwik8.zip"
+EXCERPT_SHA256 = "837201cc53b8fc2bbfd8c5fbb7ae3459e188ce6f22522b68c206a9989cb4081a"
+EXCERPT_NOTE = (
+    "no enwik8 found: using the 2 MB excerpt in the package; `gfrnn data --download` fetches all of it, "
+    "or name a copy with --data PATH or GFRNN_DATA=PATH"
+)
+NAMES = ("enwik8", "enwik8.gz", "enwik8.zip")
+CHUNK = 1 << 20
+# Text never compresses like this; a file that does would only fill the disk.
+BOMB_RATIO, BOMB_BYTES = 100, 64 << 20
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A text as bytes, never copied into memory as a whole when it comes from a file."""
+
+    name: str
+    bytes: np.ndarray  # uint8
+    is_enwik8: bool = False  # the whole of it, checksum verified: only then do numbers compare with the paper's
+
+    def split(self, name: str) -> np.ndarray:
+        """The first 90 % are "train", then 5 % "valid", then 5 % "test".
+
+        >>> corpus = Corpus("x", np.arange(100, dtype=np.uint8))
+        >>> corpus.split("valid")
+        array([90, 91, 92, 93, 94], dtype=uint8)
+        """
+        part = len(self.bytes) // 20
+        edges = {"train": (0, -2 * part), "valid": (-2 * part, -part), "test": (-part, None)}
+        if name not in edges:
+            raise UsageError(f"unknown split '{name}': it is one of train, valid, test")
+        if part == 0:
+            raise DataError(f"{self.name}: {len(self.bytes)} bytes are too few to split 90/5/5")
+        return self.bytes[slice(*edges[name])]
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.bytes.data).hexdigest()
+
+
+def load(path: str | Path | None = None) -> Corpus:
+    """The text at `path`; without one $GFRNN_DATA, then enwik8 in the cache folder, then the excerpt."""
+    if path is not None:
+        return read(Path(path))
+    if os.environ.get("GFRNN_DATA"):
+        return read(Path(os.environ["GFRNN_DATA"]))
+    for name in NAMES:
+        if (cache_folder() / name).exists():
+            return read(cache_folder() / name)
+    return excerpt()
+
+
+def excerpt() -> Corpus:
+    """About 2 MB of whole articles from the middle of enwik8, see data/NOTICE."""
+    packed = resources.files("gfrnn").joinpath("data/enwik8-excerpt.xz").read_bytes()
+    try:
+        text = lzma.decompress(packed)
+    except lzma.LZMAError as error:
+        raise DataError(f"the excerpt in the package is damaged ({error}): install gfrnn again") from error
+    found = hashlib.sha256(text).hexdigest()
+    if found != EXCERPT_SHA256:
+        raise DataError(f"the excerpt in the package is damaged: expected sha256 {EXCERPT_SHA256}, found {found}")
+    return Corpus("enwik8 excerpt", np.frombuffer(text, dtype=np.uint8))
+
+
+def read(path: Path) -> Corpus:
+    """A text file, raw or packed; one that calls itself enwik8 must be enwik8."""
+    if path.is_dir():
+        inside = [path / name for name in NAMES if (path / name).exists()]
+        if not inside:
+            raise DataError(f"{path} is a folder without enwik8, enwik8.gz or enwik8.zip")
+        path = inside[0]
+    if not path.exists():
+        raise DataError(f"{path} does not exist")
+    raw = unpack(path) if path.suffix in (".gz", ".zip") else path
+    if raw.stat().st_size == 0:
+        raise DataError(f"{path} is empty")
+    text = np.memmap(raw, dtype=np.uint8, mode="r")
+    claims = path.name in NAMES
+    if not claims and len(text) != ENWIK8_BYTES:
+        return Corpus(str(path), text)
+    found = hashlib.sha1(text.data).hexdigest()
+    if found == ENWIK8_SHA1:
+        return Corpus("enwik8", text, is_enwik8=True)
+    if claims:
+        raise DataError(
+            f"{path} is not enwik8: expected {ENWIK8_BYTES} bytes with sha1 {ENWIK8_SHA1}, "
+            f"found {len(text)} bytes with sha1 {found} (rename it if it is another text)"
+        )
+    return Corpus(str(path), text)
+
+
+def cache_folder() -> Path:
+    """$GFRNN_CACHE, or gfrnn in the user's cache folder."""
+    if os.environ.get("GFRNN_CACHE"):
+        return Path(os.environ["GFRNN_CACHE"])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gfrnn"
+
+
+def unpack(path: Path) -> Path:
+    """The raw file of a .gz or .zip: unpacked once into the cache folder, named by the packed file's checksum."""
+    target = cache_folder() / "unpacked" / sha256_of(path)[:32]
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        with path.open("rb") as packed, part.open("wb") as out:
+            for chunk in unpacked_chunks(path, packed):
+                out.write(chunk)
+        part.rename(target)
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise DataError(f"{path} is damaged or not a {path.suffix} file: {error}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return target
+
+
+def unpacked_chunks(path: Path, packed: IO[bytes]) -> Iterator[bytes]:
+    stream: Any
+    if path.suffix == ".gz":
+        stream, consumed = gzip.GzipFile(fileobj=packed), packed.tell
+    else:
+        archive = zipfile.ZipFile(packed)
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        if len(members) != 1:
+            raise DataError(f"{path} holds {len(members)} files: a text must be the only one")
+        stream, consumed = archive.open(members[0]), packed.tell
+    total = 0
+    while chunk := stream.read(CHUNK):
+        total += len(chunk)
+        if total > BOMB_BYTES and total > BOMB_RATIO * max(consumed(), 1):
+            raise DataError(f"{path} unpacks to more than {BOMB_RATIO} times its size: that is no text")
+        yield chunk
+
+
+def download(url: str = ENWIK8_URL) -> Path:
+    """Fetch enwik8 into the cache folder: a .part file, renamed only when the checksum is right."""
+    import urllib.error
+    import urllib.request
+
+    target = cache_folder() / "enwik8.zip"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name("enwik8.zip.part")
+    try:
+        with urllib.request.urlopen(url, timeout=30) as response, part.open("wb") as out:
+            while chunk := response.read(CHUNK):
+                out.write(chunk)
+        check_archive(part)
+        part.rename(target)
+    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+        raise DataError(
+            f"{url} cannot be reached ({getattr(error, 'reason', error)}): fetch it elsewhere and name the file with "
+            f"--data PATH; unpacked it has {ENWIK8_BYTES} bytes and sha1 {ENWIK8_SHA1}"
+        ) from error
+    finally:
+        part.unlink(missing_ok=True)
+    return target
+
+
+def check_archive(path: Path) -> None:
+    """Raise unless the zip file holds enwik8."""
+    sha1, size = hashlib.sha1(), 0
+    try:
+        with path.open("rb") as packed:
+            for chunk in unpacked_chunks(path, packed):
+                sha1.update(chunk)
+                size += len(chunk)
+    except (EOFError, zlib.error, zipfile.BadZipFile) as error:
+        raise DataError(f"the download is damaged ({error}): try again") from error
+    if sha1.hexdigest() != ENWIK8_SHA1:
+        raise DataError(
+            f"the download is not enwik8: expected sha1 {ENWIK8_SHA1}, found {sha1.hexdigest()} ({size} bytes)"
+        )

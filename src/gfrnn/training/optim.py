@@ -1,0 +1,156 @@
+"""From gradient to update: RMSProp in Graves' form, Adam, schedules, clipping, explosions, averaged weights."""
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gfrnn.config import OptimizerConfig
+
+
+class GravesRMSProp(torch.optim.Optimizer):
+    """RMSProp with momentum as Graves (2013) writes it, all tensors at once.
+
+        n = decay n + (1 - decay) g^2
+        m = decay m + (1 - decay) g
+        d = momentum d - learning_rate g / sqrt(n - m^2 + epsilon)
+        w = w + d
+
+    torch.optim.RMSprop(centered=True, momentum=...) is something else: it adds epsilon outside the square root (so that
+    1e-4 hardly bounds the step, and rounding can make the root's argument negative), and its learning rate multiplies
+    the momentum buffer, so that halving it also halves what is already on its way.
+    """
+
+    def __init__(
+        self, params: Iterable[nn.Parameter], lr: float, decay: float = 0.95, momentum: float = 0.9, eps: float = 1e-4
+    ) -> None:
+        super().__init__(params, {"lr": lr, "decay": decay, "momentum": momentum, "eps": eps})
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p] = {name: torch.zeros_like(p) for name in ("square", "mean", "delta")}
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            if not params:
+                continue
+            grads = [p.grad for p in params]
+            square, mean, delta = ([self.state[p][name] for p in params] for name in ("square", "mean", "delta"))
+            torch._foreach_mul_(square, group["decay"])
+            torch._foreach_addcmul_(square, grads, grads, 1 - group["decay"])
+            torch._foreach_lerp_(mean, grads, 1 - group["decay"])
+            root = torch._foreach_add(square, group["eps"])
+            torch._foreach_addcmul_(root, mean, mean, -1)
+            torch._foreach_sqrt_(root)
+            torch._foreach_mul_(delta, group["momentum"])
+            torch._foreach_addcdiv_(delta, grads, root, -group["lr"])
+            torch._foreach_add_(params, delta)
+
+
+def build(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer of a recipe. Adam is torch's fused one where it can be: one pass over the weights."""
+    params = list(parameters)
+    if config.optimizer == "rmsprop":
+        return GravesRMSProp(params, config.learning_rate, config.decay, config.momentum, config.epsilon)
+    fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in params)
+    return torch.optim.Adam(params, config.learning_rate, (config.momentum, config.decay), config.epsilon, fused=fused)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:
+    """The optimizer's state as named tensors: `names` are those of its parameters, in order."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    return {
+        f"{name}.{key}": value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+        for name, p in zip(names, params, strict=True)
+        for key, value in optimizer.state[p].items()
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensors: dict[str, Tensor]) -> None:
+    """Take back what `optimizer_tensors` gave."""
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    for name, p in zip(names, params, strict=True):
+        own = {key[len(name) + 1 :]: value for key, value in tensors.items() if key.rpartition(".")[0] == name}
+        optimizer.state[p] = own
+
+
+def schedule(config: OptimizerConfig, step: int, fraction: float) -> float:
+    """What the learning rate is multiplied by at update `step`, when `fraction` of the budget is used up.
+
+    >>> schedule(OptimizerConfig(schedule="linear"), 10, 0.25)
+    0.75
+    """
+    warm = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
+    fraction = min(max(fraction, 0.0), 1.0)
+    if config.schedule == "linear":
+        return warm * (1 - fraction)
+    if config.schedule == "cosine":
+        return warm * 0.5 * (1 + math.cos(math.pi * fraction))
+    return warm
+
+
+class Explosions:
+    """Says when the gradient norm explodes: beyond `factor` times the median of the last WINDOW norms.
+
+    The norms of all updates count, so a lasting change of scale is soon normal again; after an explosion the next one
+    counts only when COOL_OFF updates have passed, so one burst halves the learning rate once.
+    """
+
+    WINDOW, ENOUGH, COOL_OFF = 100, 20, 100
+
+    def __init__(self, factor: float | None) -> None:
+        self.factor = factor
+        self.norms: deque[float] = deque(maxlen=self.WINDOW)
+        self.last: int | None = None
+
+    def exploded(self, norm: float) -> bool:
+        """Whether this norm, an update's, is out of all proportion. Remembers it unless it is not finite."""
+        if not math.isfinite(norm):
+            return True
+        known = len(self.norms) >= self.ENOUGH
+        out = self.factor is not None and known and norm > self.factor * statistics.median(self.norms)
+        self.norms.append(norm)
+        return out
+
+    def halves(self, step: int) -> bool:
+        """Whether an explosion at `step` halves the learning rate; remembers it if so."""
+        if self.factor is None or (self.last is not None and step - self.last < self.COOL_OFF):
+            return False
+        self.last = step
+        return True
+
+    def to_mapping(self) -> dict[str, Any]:
+        return {"norms": list(self.norms), "last": self.last}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        self.norms.extend(saved["norms"])
+        self.last = saved["last"]
+
+
+def gradient_norm(parameters: list[nn.Parameter]) -> float:
+    """The Euclidean norm of all gradients together."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    return float(torch.nn.utils.get_total_norm(grads, foreach=True))
+
+
+class Averages:
+    """An exponential moving average of the weights; the early ones count less (bias-corrected by a growing decay)."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.tensors = {name: p.detach().clone() for name, p in model.named_parameters()} if decay else {}
+
+    def update(self, model: nn.Module, step: int) -> None:
+        if self.decay:
+            decay = min(self.decay, (1 + step) / (10 + step))
+            params = [p.detach() for p in model.parameters()]
+            torch._foreach_lerp_(list(self.tensors.values()), params, 1 - decay)
+
+    def of(self, model: nn.Module) -> dict[str, Tensor]:
+        """The weights to validate and keep: the averages, or the model's own."""
+        return {**model.state_dict(), **self.tensors}

@@ -1,0 +1,115 @@
+"""The record of a run: metrics.jsonl (append-only, the truth) and env.json (where it ran)."""
+
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from gfrnn.errors import DataError
+from gfrnn.files import replace_file
+
+METRICS, ENVIRONMENT, CONFIG = "metrics.jsonl", "env.json", "config.yaml"
+
+
+class RunLog:
+    """Appends one JSON object a line. A line torn by a crash is cut off when the file is opened again."""
+
+    def __init__(self, run: Path) -> None:
+        self.path = run / METRICS
+        cut_torn_line(self.path)
+        self.file = self.path.open("ab", buffering=0)
+
+    def write(self, kind: str, step: int, **values: Any) -> None:
+        self.file.write((json.dumps({"kind": kind, "step": step, **values}) + "\n").encode())
+
+    def sync(self) -> None:
+        os.fsync(self.file.fileno())
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def cut_torn_line(path: Path) -> None:
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        end = file.seek(0, os.SEEK_END)
+        tail = min(end, 1 << 16)
+        file.seek(end - tail)
+        whole = file.read(tail).rfind(b"\n") + 1
+        if whole != tail:
+            file.truncate(end - tail + whole)
+
+
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    """The run's history without what was done again: a "resume" at step s takes back what came after s."""
+    path = run / METRICS
+    if not path.exists():
+        raise DataError(f"{run} is not a run folder: it has no {METRICS}")
+    lines = path.read_bytes().split(b"\n")
+    history: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            step = int(record["step"])
+        except (ValueError, KeyError, TypeError) as error:
+            if number == len(lines):  # torn by a crash
+                break
+            raise DataError(f"{path}: line {number} is damaged: {error}") from error
+        if record.get("kind") == "resume":
+            history = [earlier for earlier in history if earlier["step"] <= step]
+        history.append(record)
+    return history
+
+
+def environment() -> dict[str, Any]:
+    """Versions, CPU, threads and the commit of the code."""
+    import numpy
+    import torch
+
+    import gfrnn
+
+    return {
+        "gfrnn": gfrnn.__version__,
+        "commit": commit(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "platform": platform.platform(),
+        "cpu": cpu_name(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def write_environment(run: Path) -> None:
+    replace_file(run / ENVIRONMENT, (json.dumps(environment(), indent=1) + "\n").encode())
+
+
+def cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def commit() -> str | None:
+    """The git commit of this source tree, with "+" when files differ from it; None outside a checkout."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(here), *words], capture_output=True, text=True, timeout=10, check=True
+        ).stdout
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no").strip()
+        return git("rev-parse", "HEAD").strip() + ("+" if changed else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
