@@ -1,0 +1,63 @@
+"""Programs as padded tensors. T source symbols, U target symbols (end mark included), B programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from gfrnn.tasks.programs.generator import Program
+from gfrnn.tasks.programs.symbols import (
+    SOURCE_PAD,
+    TARGET_PAD,
+    TARGET_START,
+    encode_source,
+    encode_target,
+)
+
+
+class Batch(NamedTuple):
+    """source (T, B), source_lengths (B,), target (U, B), target_lengths (B,); what is beyond a length is padding."""
+
+    source: Tensor
+    source_lengths: Tensor
+    target: Tensor
+    target_lengths: Tensor
+
+    @property
+    def decoder_input(self) -> Tensor:
+        """The target one step late: what teacher forcing feeds, (U, B)."""
+        start = torch.full_like(self.target[:1], TARGET_START)
+        # A row's last symbol is the end mark, so padding is only ever fed beyond its length.
+        return torch.cat([start, self.target[:-1]])
+
+    @property
+    def real(self) -> Tensor:
+        """True where the target is not padding, (U, B)."""
+        return torch.arange(len(self.target), device=self.target.device)[:, None] < self.target_lengths
+
+    def rows(self, chosen: slice) -> Batch:
+        """Some of the programs, with the same padding."""
+        return Batch(*(field[..., chosen] for field in self))
+
+
+def pad(rows: Sequence[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:
+    """(longest, B) ids and (B,) lengths."""
+    lengths = [len(row) for row in rows]
+    longest = max(lengths)
+    padded = torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows])
+    return padded.T.contiguous(), torch.tensor(lengths)
+
+
+def collate(programs: Sequence[Program]) -> Batch:
+    """A batch of these programs.
+
+    >>> batch = collate([Program("print(7)", "7", 1, 1), Program("print((3-5))", "-2", 1, 1)])
+    >>> batch.source.shape, batch.target.T.tolist()
+    (torch.Size([12, 2]), [[7, 11, 12], [10, 2, 11]])
+    """
+    source = pad([encode_source(program.source) for program in programs], SOURCE_PAD)
+    target = pad([encode_target(program.target) for program in programs], TARGET_PAD)
+    return Batch(*source, *target)
