@@ -81,8 +81,8 @@ class BuildOp(build_ext):
             return self.compiler.compile(
                 [str(SOURCE / name)],
                 output_dir=str(build / isa),
-                include_dirs=[str(SOURCE), str(torch / "include")],
-                extra_postargs=flags + extra,
+                include_dirs=[str(SOURCE)],
+                extra_postargs=[*flags, "-isystem", str(torch / "include"), *extra],
             )[0]
 
         objects = [

@@ -11,10 +11,10 @@ from types import ModuleType
 from torch import Tensor
 
 from gfrnn.equations import Spec, State, Weights
-from gfrnn.ops import reference
+from gfrnn.ops import cpu, reference
 from gfrnn.ops.call import Call, Scanned
 
-BACKENDS: dict[str, ModuleType] = {"reference": reference}
+BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "reference": reference}
 AUTO = tuple(BACKENDS)
 CHOICES = ("auto", *BACKENDS)
 
@@ -55,4 +55,4 @@ def scan(
 
 def native_facts() -> dict[str, str]:
     """What the compiled op says of itself."""
-    return {}
+    return {} if cpu.why_unavailable() else {"op_instruction_set": cpu.isa()}

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from gfrnn.equations import Spec, State, Weights
@@ -32,3 +33,15 @@ class Scanned(NamedTuple):
     h: Tensor  # (T, B, L*H): every layer's h_t side by side; zero where a row has ended
     state: State  # after each row's last step
     gates: Tensor | None  # (T, B, L_to, L_from), when asked for
+
+
+def constant_gates(call: Call) -> Tensor:
+    """The global reset gates of a wiring that computes none: ones for feedback, the identity for stacked."""
+    T, B = call.x.shape[:2]
+    h, L = call.state.h, call.spec.num_layers
+    fixed = torch.eye(L, dtype=h.dtype, device=h.device) if call.spec.wiring == "stacked" else h.new_ones(L, L)
+    gates = fixed.expand(T, B, L, L)
+    if call.lengths is None:
+        return gates.clone()
+    running = torch.arange(T, device=h.device)[:, None] < call.lengths
+    return gates * running[:, :, None, None]

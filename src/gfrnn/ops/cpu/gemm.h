@@ -1,0 +1,172 @@
+// The two matrix products everything is made of, over one micro-kernel.
+//
+//   multiply   C[m] += A[m] B      weights B packed once per call, rows of A as they lie: the timestep
+//   outer      C[m] += sum_k A[k][m] B[k]   both packed block by block: the weight gradients
+//
+// Weights reach us as arrays of row pointers, so that any selection or order of rows is one product, and results leave
+// through row pointers for the same reason. Each element of C is one chain of fused multiply-adds in the order of k,
+// however rows are split over tiles or threads: the number of threads never changes a bit.
+#pragma once
+#include "memory.h"
+#include "vec.h"
+
+namespace {
+
+constexpr int TILE_ROWS = GFRNN_TILE_ROWS;
+template <class F>
+constexpr int TILE_COLUMNS = 2 * Vec<F>::size;
+
+// Columns in panels of TILE_COLUMNS, each panel [K][TILE_COLUMNS]; the last one is filled with zeros.
+template <class F>
+int64_t packed_size(int64_t K, int64_t N) {
+  return K * round_up(N, TILE_COLUMNS<F>);
+}
+
+// B[k][n] = rows[n][k]: the forward's W x, weights stored (outputs, inputs).
+template <class F>
+void pack_transposed(const F* const* rows, int64_t N, int64_t K, F* packed) {
+  constexpr int NR = TILE_COLUMNS<F>;
+  constexpr int64_t BLOCK = 16;  // so that the panel's cache lines stay while their columns are filled in
+  for (int64_t n0 = 0; n0 < N; n0 += NR, packed += K * NR)
+    for (int64_t k0 = 0; k0 < K; k0 += BLOCK) {
+      const int64_t k1 = k0 + BLOCK < K ? k0 + BLOCK : K;
+      for (int64_t n = 0; n < NR; n++)
+        if (n0 + n < N)
+          for (int64_t k = k0; k < k1; k++) packed[k * NR + n] = rows[n0 + n][k];
+        else
+          for (int64_t k = k0; k < k1; k++) packed[k * NR + n] = 0;
+    }
+}
+
+// B[k][n] = rows[k][n]: the backward's d W.
+template <class F>
+void pack_straight(const F* const* rows, int64_t K, int64_t N, F* packed) {
+  constexpr int NR = TILE_COLUMNS<F>;
+  for (int64_t n0 = 0; n0 < N; n0 += NR, packed += K * NR) {
+    const int64_t width = N - n0 < NR ? N - n0 : NR;
+    for (int64_t k = 0; k < K; k++) {
+      for (int64_t n = 0; n < width; n++) packed[k * NR + n] = rows[k][n0 + n];
+      for (int64_t n = width; n < NR; n++) packed[k * NR + n] = 0;
+    }
+  }
+}
+
+// A tile of C in registers: MR rows by NV vectors. A is either rows as they lie (stride lda) or packed [K][MR].
+template <class F, int MR, int NV, bool PACKED_A>
+GFRNN_INLINE void accumulate(vec<F> (&tile)[MR][NV], const F* a, int64_t lda, const F* b, int64_t K) {
+  for (int64_t k = 0; k < K; k++) {
+    vec<F> row[NV];
+#pragma GCC unroll 2
+    for (int v = 0; v < NV; v++) row[v] = load<F>(b + v * Vec<F>::size);
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++) {
+      const vec<F> x = vec<F>{} + (PACKED_A ? a[i] : a[i * lda]);
+#pragma GCC unroll 2
+      for (int v = 0; v < NV; v++) tile[i][v] += x * row[v];
+    }
+    a += PACKED_A ? MR : 1;
+    b += TILE_COLUMNS<F>;
+  }
+}
+
+template <class F, int MR, int NV, bool PACKED_A>
+void tile(const F* a, int64_t lda, const F* b, int64_t K, F* const* c, int64_t column, int width) {
+  vec<F> sums[MR][NV];
+  constexpr int VL = Vec<F>::size;
+  const int tail = width - (NV - 1) * VL;  // of the last vector
+  for (int i = 0; i < MR; i++) {
+    const F* p = c[i] + column;
+    if (NV == 2) sums[i][0] = load<F>(p);
+    sums[i][NV - 1] = tail == VL ? load<F>(p + (NV - 1) * VL) : load_some<F>(p + (NV - 1) * VL, tail);
+  }
+  accumulate<F, MR, NV, PACKED_A>(sums, a, lda, b, K);
+  for (int i = 0; i < MR; i++) {
+    F* p = c[i] + column;
+    if (NV == 2) store<F>(p, sums[i][0]);
+    if (tail == VL)
+      store<F>(p + (NV - 1) * VL, sums[i][NV - 1]);
+    else
+      store_some<F>(p + (NV - 1) * VL, sums[i][NV - 1], tail);
+  }
+}
+
+template <class F, int MR, bool PACKED_A>
+void tile_any_width(const F* a, int64_t lda, const F* b, int64_t K, F* const* c, int64_t column, int width) {
+  if (width > Vec<F>::size)
+    tile<F, MR, 2, PACKED_A>(a, lda, b, K, c, column, width);
+  else
+    tile<F, MR, 1, PACKED_A>(a, lda, b, K, c, column, width);
+}
+
+// mr rows, 1 <= mr <= TILE_ROWS, chosen at run time.
+template <class F, bool PACKED_A, int MR = TILE_ROWS>
+GFRNN_INLINE void tile_rows(int mr, const F* a, int64_t lda, const F* b, int64_t K, F* const* c, int64_t column,
+                            int width) {
+  if constexpr (MR == 1) {
+    tile_any_width<F, 1, PACKED_A>(a, lda, b, K, c, column, width);
+  } else {
+    if (mr == MR)
+      tile_any_width<F, MR, PACKED_A>(a, lda, b, K, c, column, width);
+    else
+      tile_rows<F, PACKED_A, MR - 1>(mr, a, lda, b, K, c, column, width);
+  }
+}
+
+// Splits M rows into tiles as equal as possible: 50 rows are 13 + 13 + 12 + 12, not 14 + 14 + 14 + 8.
+struct Tiles {
+  int64_t M, count;
+  explicit Tiles(int64_t rows) : M(rows), count((rows + TILE_ROWS - 1) / TILE_ROWS) {}
+  int64_t begin(int64_t i) const { return i * (M / count) + (i < M % count ? i : M % count); }
+  int rows(int64_t i) const { return static_cast<int>(M / count + (i < M % count)); }
+};
+
+// c[m][column + n] += sum_k a[m * lda + k] B[k][n], for m < M, n < N, panels [first, last) of B.
+template <class F>
+void multiply_panels(const F* a, int64_t lda, int64_t M, const F* packed, int64_t K, int64_t N, F* const* c,
+                     int64_t column, int64_t first, int64_t last) {
+  if (M == 0) return;
+  constexpr int NR = TILE_COLUMNS<F>;
+  const Tiles tiles(M);
+  for (int64_t p = first; p < last; p++) {
+    const int width = static_cast<int>(N - p * NR < NR ? N - p * NR : NR);
+    for (int64_t i = 0; i < tiles.count; i++) {
+      const int64_t m = tiles.begin(i);
+      tile_rows<F, false>(tiles.rows(i), a + m * lda, lda, packed + p * K * NR, K, c + m, column + p * NR, width);
+    }
+  }
+}
+
+template <class F>
+void multiply(const F* a, int64_t lda, int64_t M, const F* packed, int64_t K, int64_t N, F* const* c,
+              int64_t column) {
+  multiply_panels<F>(a, lda, M, packed, K, N, c, column, 0, (N + TILE_COLUMNS<F> - 1) / TILE_COLUMNS<F>);
+}
+
+// c[m][column + n] += sum_k a[k][m] b[k][n] for m in [first, last), n < N, k < K; a and b are arrays of row pointers.
+// `room` holds packed_size(K, N) + K * round_up(last - first, TILE_ROWS) elements.
+template <class F>
+void outer(const F* const* a, int64_t first, int64_t last, const F* const* b, int64_t K, int64_t N, F* const* c,
+           int64_t column, F* room) {
+  if (last <= first || K == 0) return;
+  constexpr int NR = TILE_COLUMNS<F>;
+  F* packed_b = room;
+  F* packed_a = room + packed_size<F>(K, N);
+  pack_straight<F>(b, K, N, packed_b);
+  const Tiles tiles(last - first);
+  for (int64_t i = 0; i < tiles.count; i++) {
+    const int64_t m = first + tiles.begin(i);
+    const int mr = tiles.rows(i);
+    F* to = packed_a + tiles.begin(i) * K;
+    for (int64_t k = 0; k < K; k++)
+      for (int r = 0; r < mr; r++) to[k * mr + r] = a[k][m + r];
+  }
+  for (int64_t n = 0; n < N; n += NR) {
+    const int width = static_cast<int>(N - n < NR ? N - n : NR);
+    for (int64_t i = 0; i < tiles.count; i++) {
+      const int64_t m = tiles.begin(i);
+      tile_rows<F, true>(tiles.rows(i), packed_a + m * K, 0, packed_b + n * K, K, c + first + m, column + n, width);
+    }
+  }
+}
+
+}  // namespace

@@ -1,0 +1,90 @@
+// What op.cpp and the kernels agree on. The kernels know nothing of torch: plain pointers, and a way to run in parallel.
+// T time, B batch, L layers, H units, I input width. F is float or double.
+#pragma once
+#include <cstdint>
+
+namespace gfrnn {
+
+enum Unit : int64_t { TANH = 0, GRU = 1, LSTM = 2 };
+enum Wiring : int64_t { STACKED = 0, FEEDBACK = 1, GATED = 2 };
+
+struct Shape {
+  int64_t unit, wiring;
+  int64_t T, B, L, H, I;
+  bool own;         // unit-wise gates see only their own layer (meaningless when stacked, or tanh)
+  bool input_skip;  // x_t feeds every layer
+  bool indices;     // x holds indices
+
+  int64_t G() const { return unit == LSTM ? 4 : unit == GRU ? 3 : 1; }
+  int64_t n() const { return wiring == GATED ? L : 0; }  // global reset gates of a layer
+  bool apart() const { return own && wiring != STACKED && unit != TANH; }
+  bool sees_x(int64_t j) const { return j == 0 || input_skip; }
+  int64_t x_width(int64_t j) const { return sees_x(j) ? I : 0; }
+  int64_t in_width(int64_t j) const { return x_width(j) + (j > 0 ? H : 0); }  // I_j
+  int64_t S() const { return wiring == STACKED ? H : L * H; }                 // what the candidate hears
+
+  // One row of pre-activations, activations or their gradients of one layer:
+  // [candidate H | unit-wise gates (G-1)H | global reset gates n | q H, GRU only: the gated sum before r multiplies it]
+  int64_t units_at() const { return H; }
+  int64_t global_at() const { return G() * H; }
+  int64_t q_at() const { return G() * H + n(); }
+  int64_t in_columns() const { return G() * H + n(); }  // those that W feeds
+  int64_t P() const { return q_at() + (unit == GRU ? H : 0); }
+  int64_t recurrent_at() const { return unit == GRU ? q_at() : 0; }  // where the gated sum goes
+};
+
+// One layer's parameters in the layout of the state_dict; gradients have the same.
+template <class F>
+struct Layer {
+  F *W, *U, *U_candidate, *b, *w_g, *u_g, *b_g;  // null where the layer has none
+};
+
+template <class F>
+struct Forward {
+  Shape shape;
+  const F* x;            // (T, B, I), or
+  const int64_t* index;  // (T, B)
+  const F* h0;           // (B, L*H)
+  const F* c0;           // (B, L*H), LSTM
+  const Layer<const F>* layers;
+  const int64_t* active;  // (T,) rows still running at t: a prefix, since rows are sorted by falling length
+  const F* masks;         // (T, B, (L-1)*H) or null
+  F* h;                   // (T, B, L*H), zero beyond a row's end
+  F* c;                   // (T, B, L*H), LSTM
+  F* saved;               // (T, B, L*P) activations; null: not kept
+};
+
+template <class F>
+struct Backward {
+  Forward<F> forward;
+  const F* dh;      // (T, B, L*H) or null
+  const F* dh_n;    // (B, L*H) or null
+  const F* dc_n;    // (B, L*H) or null
+  const F* dgates;  // (T, B, L, L) or null
+  const Layer<F>* gradients;  // zero on entry; members null where no gradient is wanted
+  F* dx;                      // (T, B, I), zero on entry, or null
+  F* dh0;                     // (B, L*H)
+  F* dc0;                     // (B, L*H), LSTM
+};
+
+// parallel(n, body): calls body(i) once for each i < n, in any order, on as many threads as there are.
+struct Parallel {
+  int64_t threads;
+  void (*run)(int64_t n, void (*body)(void* context, int64_t i), void* context);
+  template <class Body>
+  void operator()(int64_t n, const Body& body) const {
+    run(n, [](void* context, int64_t i) { (*static_cast<const Body*>(context))(i); }, const_cast<Body*>(&body));
+  }
+};
+
+struct Kernels {
+  const char* name;
+  void (*forward_float)(const Forward<float>&, const Parallel&);
+  void (*forward_double)(const Forward<double>&, const Parallel&);
+  void (*backward_float)(const Backward<float>&, const Parallel&);
+  void (*backward_double)(const Backward<double>&, const Parallel&);
+};
+
+extern const Kernels kernels_generic, kernels_avx2, kernels_avx512;
+
+}  // namespace gfrnn

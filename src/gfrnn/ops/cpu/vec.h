@@ -1,0 +1,151 @@
+// Vectors of one register, and the three functions the units need. Compiled once per instruction set (GFRNN_ISA).
+//
+// GCC/Clang vector types: +, -, *, / and comparisons work element by element, a scalar operand is broadcast.
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX512F__)
+#define GFRNN_REGISTER_BYTES 64
+#define GFRNN_TILE_ROWS 14  // 14 x 2 accumulators + 2 operands + 1 broadcast of 32 registers
+#elif defined(__AVX2__)
+#define GFRNN_REGISTER_BYTES 32
+#define GFRNN_TILE_ROWS 6  // 6 x 2 accumulators + 2 operands + 1 broadcast of 16 registers
+#else
+#define GFRNN_REGISTER_BYTES 16
+#define GFRNN_TILE_ROWS 4
+#endif
+#define GFRNN_INLINE inline __attribute__((always_inline))
+
+namespace {
+
+template <class F>
+struct Vec;
+
+template <>
+struct Vec<float> {
+  static constexpr int size = GFRNN_REGISTER_BYTES / 4;
+  typedef float type __attribute__((vector_size(GFRNN_REGISTER_BYTES)));
+  typedef int32_t ints __attribute__((vector_size(GFRNN_REGISTER_BYTES)));
+  typedef type unaligned __attribute__((aligned(4), may_alias));
+};
+
+template <>
+struct Vec<double> {
+  static constexpr int size = GFRNN_REGISTER_BYTES / 8;
+  typedef double type __attribute__((vector_size(GFRNN_REGISTER_BYTES)));
+  typedef int64_t ints __attribute__((vector_size(GFRNN_REGISTER_BYTES)));
+  typedef type unaligned __attribute__((aligned(8), may_alias));
+};
+
+template <class F>
+using vec = typename Vec<F>::type;
+
+template <class F>
+GFRNN_INLINE vec<F> load(const F* p) {
+  return *reinterpret_cast<const typename Vec<F>::unaligned*>(p);
+}
+
+template <class F>
+GFRNN_INLINE void store(F* p, vec<F> v) {
+  *reinterpret_cast<typename Vec<F>::unaligned*>(p) = v;
+}
+
+// The last, incomplete vector of a row: n < Vec::size elements, the rest 0.
+template <class F>
+GFRNN_INLINE vec<F> load_some(const F* p, int n) {
+  F whole[Vec<F>::size] = {};
+  for (int i = 0; i < n; i++) whole[i] = p[i];
+  return load<F>(whole);
+}
+
+template <class F>
+GFRNN_INLINE void store_some(F* p, vec<F> v, int n) {
+  F whole[Vec<F>::size];
+  store<F>(whole, v);
+  for (int i = 0; i < n; i++) p[i] = whole[i];
+}
+
+// A position in a row of n elements: all of a vector, or what is left of it at the end.
+template <class F>
+struct Lane {
+  int64_t at;
+  int count;  // Vec::size, or fewer at the end
+  GFRNN_INLINE vec<F> get(const F* p) const {
+    return count == Vec<F>::size ? load<F>(p + at) : load_some<F>(p + at, count);
+  }
+  GFRNN_INLINE void put(F* p, vec<F> v) const {
+    if (count == Vec<F>::size)
+      store<F>(p + at, v);
+    else
+      store_some<F>(p + at, v, count);
+  }
+};
+
+template <class F, class Body>
+GFRNN_INLINE void for_lanes(int64_t n, Body body) {
+  int64_t at = 0;
+  for (; at + Vec<F>::size <= n; at += Vec<F>::size) body(Lane<F>{at, Vec<F>::size});
+  if (at < n) body(Lane<F>{at, static_cast<int>(n - at)});
+}
+
+template <class F>
+GFRNN_INLINE F sum(vec<F> v) {
+  F total = 0;
+  for (int i = 0; i < Vec<F>::size; i++) total += v[i];
+  return total;
+}
+
+// e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2, e^r by its Taylor series to the last bit of the type.
+// x is clamped so that 2^n is a normal number; NaN stays NaN.
+GFRNN_INLINE vec<float> exp_v(vec<float> x) {
+  typedef Vec<float>::ints ints;
+  const vec<float> high = vec<float>{} + 88.0f, low = vec<float>{} - 87.0f;
+  vec<float> y = x > high ? high : x;
+  y = y < low ? low : y;
+  const float magic = 12582912.0f;  // 1.5 * 2^23: adding and subtracting it rounds to an integer
+  const vec<float> n = (y * 1.44269504088896341f + magic) - magic;
+  vec<float> r = y - n * 0.693359375f;  // ln 2 in two parts
+  r = r + n * 2.12194440e-4f;
+  vec<float> p = vec<float>{} + 1.0f / 5040;
+  p = p * r + 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  const ints power = (__builtin_convertvector(n, ints) + 127) << 23;
+  return p * reinterpret_cast<vec<float>>(power);
+}
+
+GFRNN_INLINE vec<double> exp_v(vec<double> x) {
+  typedef Vec<double>::ints ints;
+  const vec<double> high = vec<double>{} + 709.0, low = vec<double>{} - 708.0;
+  vec<double> y = x > high ? high : x;
+  y = y < low ? low : y;
+  const double magic = 6755399441055744.0;  // 1.5 * 2^52
+  const vec<double> n = (y * 1.4426950408889634074 + magic) - magic;
+  vec<double> r = y - n * 6.93147180369123816490e-01;
+  r = r - n * 1.90821492927058770002e-10;
+  vec<double> p = vec<double>{} + 1.0 / 6227020800.0;
+  const double inverse_factorials[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
+                                       1.0 / 5040,      1.0 / 720,      1.0 / 120,     1.0 / 24,     1.0 / 6,
+                                       0.5,             1.0,            1.0};
+  for (double c : inverse_factorials) p = p * r + c;
+  const ints power = (__builtin_convertvector(n, ints) + 1023) << 52;
+  return p * reinterpret_cast<vec<double>>(power);
+}
+
+template <class V>
+GFRNN_INLINE V sigmoid_v(V x) {
+  return 1 / (1 + exp_v(-x));
+}
+
+// Written so that it saturates: (1 - e^-2x) / (1 + e^-2x) would be NaN for large negative x.
+template <class V>
+GFRNN_INLINE V tanh_v(V x) {
+  return 2 * sigmoid_v<V>(2 * x) - 1;
+}
+
+}  // namespace
