@@ -1,5 +1,6 @@
 """Bits per character of a whole text, read as many parallel streams."""
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ def chunks(first: int, end: int) -> list[tuple[int, int]]:
     [(-150, -50), (-50, 0), (0, 100), (100, 120)]
     """
     edges = sorted({*range(first, 0, CHUNK), *range(0, end, CHUNK), end})
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(itertools.pairwise(edges))
 
 
 def zero_first_row(state: Any) -> Any:

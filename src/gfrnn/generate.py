@@ -10,6 +10,7 @@ How one symbol is drawn from its logits (any faster implementation must do the s
 Sample number i of seed s takes its u's in order from numpy's default_rng([s, i]).
 """
 
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -94,8 +95,8 @@ def stream(
     try:
         logits, state = read_prompt(model, ids)
         logits, state = logits.expand(samples, -1), expand(state, samples)
-        seeds = np.random.SeedSequence().entropy if sampling.seed is None else sampling.seed
-        generators = [np.random.default_rng([seeds, i]) for i in range(samples)]  # type: ignore[list-item]
+        seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
+        generators = [np.random.default_rng([seed, i]) for i in range(samples)]
         for step in range(max_new):
             uniform = torch.tensor([generator.random() for generator in generators], dtype=torch.float64)
             symbols = draw(logits, uniform, sampling)

@@ -34,7 +34,7 @@ class GravesRMSProp(torch.optim.Optimizer):
                 self.state[p] = {name: torch.zeros_like(p) for name in ("square", "mean", "delta")}
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
             if not params:
@@ -154,3 +154,15 @@ class Averages:
     def of(self, model: nn.Module) -> dict[str, Tensor]:
         """The weights to validate and keep: the averages, or the model's own."""
         return {**model.state_dict(), **self.tensors}
+
+
+def clip_and_step(optimizer: torch.optim.Optimizer, norm: float, clip: float | None) -> None:
+    """One update with the gradient, whose norm is `norm`, scaled down to the norm `clip` if it is longer."""
+    scale = norm / clip if clip is not None and norm > clip else None
+    if isinstance(optimizer, torch.optim.Adam) and optimizer.defaults["fused"]:
+        # The fused kernel divides by this on its way: no pass of its own over the gradients.
+        optimizer.grad_scale = None if scale is None else torch.tensor(scale)  # type: ignore[attr-defined]
+    elif scale is not None:
+        grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        torch._foreach_mul_(grads, 1 / scale)
+    optimizer.step()

@@ -1,0 +1,88 @@
+"""Character language modelling: every row of the paper's two tables of bits per character, and modern twins."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from gfrnn.config import CharModelConfig, Config, OptimizerConfig, RunConfig, TextConfig
+from gfrnn.recipes import Recipe
+
+# name, unit, wiring, layers, units per layer, parameters, the paper's test BPC
+TABLE: tuple[tuple[str, Any, Any, int, int, int, float], ...] = (
+    ("single-tanh", "tanh", "stacked", 1, 1000, 1_411_205, 1.937),
+    ("single-gru", "gru", "stacked", 1, 540, 1_319_425, 1.883),
+    ("single-lstm", "lstm", "stacked", 1, 456, 1_301_173, 1.887),
+    ("stacked-tanh", "tanh", "stacked", 3, 390, 1_241_575, 1.892),
+    ("stacked-gru", "gru", "stacked", 3, 228, 1_342_897, 1.871),
+    ("stacked-lstm", "lstm", "stacked", 3, 191, 1_319_442, 1.868),
+    ("gated-tanh", "tanh", "gated", 3, 303, 1_395_556, 1.949),
+    ("gated-gru", "gru", "gated", 3, 165, 1_313_314, 1.855),
+    ("gated-lstm", "lstm", "gated", 3, 140, 1_301_259, 1.842),
+    ("gated-L-gru", "gru", "gated", 3, 228, 2_287_987, 1.813),
+    ("gated-L-lstm", "lstm", "gated", 3, 191, 2_203_143, 1.789),
+    ("feedback-lstm", "lstm", "feedback", 3, 140, 1_294_785, 1.854),
+    ("large", "lstm", "gated", 5, 700, 60_548_355, 1.58),
+)
+ARCHITECTURE = {
+    "single": "one layer",
+    "stacked": "conventional stack of 3",
+    "gated": "gated feedback",
+    "gated-L": "gated feedback, as many units as the stack",
+    "feedback": "feedback with every gate fixed to 1",
+    "large": "the large gated-feedback LSTM",
+}
+# The rows whose modern twins aim at the same number in a hundredth of the characters.
+TWINS = (
+    "single-lstm",
+    "stacked-gru",
+    "stacked-lstm",
+    "gated-gru",
+    "gated-lstm",
+    "gated-L-gru",
+    "gated-L-lstm",
+    "feedback-lstm",
+)
+
+
+def recipes() -> Iterator[Recipe]:
+    for name, unit, wiring, layers, units, parameters, bpc in TABLE:
+        model = CharModelConfig(unit=unit, wiring=wiring, num_layers=layers, hidden_size=units)
+        kind = ARCHITECTURE[name.rpartition("-")[0] or name]
+        about = f"{kind}, {unit}" if layers < 5 else kind
+        yield Recipe(paper(f"hutter-{name}", model), f"{about}: the paper's settings", parameters, bpc)
+        if name in TWINS:
+            yield Recipe(modern(f"modern-{name}", model), f"{about}: one epoch, modern settings", parameters, bpc)
+
+
+def paper(name: str, model: CharModelConfig) -> Config:
+    """100 x 100, state reset after every 100th update, RMSProp in Graves' form; the large model: Adam."""
+    if name == "hutter-large":
+        optimizer = OptimizerConfig(optimizer="adam", learning_rate=1e-3, momentum=0.9, decay=0.99, epsilon=1e-8)
+    else:
+        optimizer = OptimizerConfig(learning_rate=5e-5 if model.unit == "tanh" else 1e-3)
+    return Config(name, "hutter", TextConfig(), model, optimizer, RunConfig(epochs=100.0))
+
+
+def modern(name: str, model: CharModelConfig) -> Config:
+    """Many small updates, Adam, a learning rate that falls to 0 over the budget, input weights that speak up."""
+    start: dict[str, Any] = {"input_std": 0.5}
+    if model.unit == "lstm":
+        start["forget_bias"] = 1.0
+    return Config(
+        name,
+        "hutter",
+        TextConfig(rows=16, length=50, reset_every=0, validate_chars=500_000),
+        dataclasses.replace(model, **start),
+        OptimizerConfig(
+            optimizer="adam",
+            learning_rate=4e-3,
+            momentum=0.9,
+            decay=0.99,
+            epsilon=1e-8,
+            schedule="linear",
+            warmup=100,
+            clip=1.0,
+            explode=None,
+        ),
+        RunConfig(epochs=1.0, log_every=200),
+    )

@@ -1,0 +1,108 @@
+"""Character language modelling on enwik8 or any other text: the paper's main task, as training/loop.py wants it."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gfrnn.config import CharModelConfig, Config, TextConfig
+from gfrnn.errors import DataError, UsageError
+from gfrnn.evaluate import nothing, score_text
+from gfrnn.models.char_lm import CharLM
+from gfrnn.tasks import corpus
+from gfrnn.vocabulary import Vocabulary
+
+
+class Hutter:
+    """Every row of the minibatch reads the whole training text, in steps of `length`, from a start of its own.
+
+    The starts are equally spaced, so that one pass of all rows together is one epoch, and the seed turns the whole
+    ring: a batch is a function of (seed, step) alone.
+    """
+
+    name = "hutter"
+    metric = "bpc"
+    higher_is_better = False
+
+    def __init__(self, config: Config) -> None:
+        assert isinstance(config.data, TextConfig) and isinstance(config.model, CharModelConfig)
+        self.options, self.model_options = config.data, config.model
+        self.corpus = corpus.load(self.options.data)
+        self.vocabulary = Vocabulary()
+        self.numbers = self.vocabulary.numbers(self.options.unknown)
+        self.train, self.valid = self.corpus.split("train"), self.corpus.split("valid")
+        self.rows, self.length = self.options.rows, self.options.length
+        self.characters = self.rows * self.length
+        self.epoch = len(self.train) / self.characters
+        if len(self.train) <= self.characters or len(self.valid) < 2:
+            raise DataError(
+                f"{self.corpus.name}: its {len(self.train)} training characters are fewer than one minibatch of "
+                f"{self.rows} rows x {self.length}: use a longer text, or smaller --rows and --length"
+            )
+        if not self.corpus.is_enwik8 and self.options.unknown == "refuse":
+            self.vocabulary.check(self.corpus.bytes, self.corpus.name)
+
+    def notes(self) -> list[str]:
+        """What the user should know about the data."""
+        if self.corpus.name == "enwik8 excerpt":
+            return [corpus.EXCERPT_NOTE]
+        if self.options.unknown == "replace" and (count := self.vocabulary.count_unknown(self.corpus.bytes)):
+            return [f"{self.corpus.name}: {count} bytes outside the vocabulary are read as '?'"]
+        return []
+
+    def identity(self) -> dict[str, Any]:
+        """What a resumed run must find unchanged."""
+        return {"bytes": len(self.corpus.bytes), "sha256": self.corpus.sha256}
+
+    def build_model(self, seed: int) -> CharLM:
+        torch.manual_seed(seed)
+        options = dataclasses.asdict(self.model_options)
+        input_std = options.pop("input_std")
+        try:
+            model = CharLM(**options)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        if input_std:
+            model.reset_parameters(input_std)
+        return model
+
+    def resets(self, step: int) -> bool:
+        """Whether update `step` starts from the zero state."""
+        return self.options.reset_every > 0 and step % self.options.reset_every == 0
+
+    def batch(self, seed: int, step: int, rows: slice) -> Tensor:
+        """Symbol numbers (length + 1, B) of the global rows in `rows`: what is read, one character ahead."""
+        size = len(self.train)
+        row = np.arange(self.rows)[rows]
+        start = turn(seed, size) + row * size // self.rows + step * self.length
+        index = (start + np.arange(self.length + 1)[:, None]) % size
+        return torch.from_numpy(self.numbers[self.train[index]].astype(np.int64))
+
+    def loss(self, model: CharLM, batch: Tensor, state: Any) -> tuple[Tensor, int, Any]:
+        """Sum of nats, number of characters, and the state after them."""
+        nats, state = model.nats(batch[:-1], batch[1:], state)
+        return nats.sum(), nats.numel(), state
+
+    def validate(self, model: CharLM, full: bool = False, tick: Callable[[], None] = nothing) -> dict[str, float]:
+        """Bits per character of the validation split (of its beginning, if so configured and not `full`)."""
+        limit = self.options.validate_chars
+        part = self.valid[:limit] if limit and not full else self.valid
+        score = score_text(model, self.numbers[part], tick=tick)
+        return {"bpc": score.bpc, "characters_validated": score.characters}
+
+    def validates_all(self) -> bool:
+        return not 0 < self.options.validate_chars < len(self.valid)
+
+    def show(self, nats: float) -> str:
+        return f"{nats / math.log(2):.3f} BPC"
+
+
+@functools.lru_cache(maxsize=8)
+def turn(seed: int, size: int) -> int:
+    """Where in the text the first row starts."""
+    return int(np.random.default_rng(seed).integers(size))

@@ -1,0 +1,256 @@
+"""The training loop: one for every task.
+
+A task is a class whose constructor takes a `Config` and which has
+
+    name, metric, higher_is_better   e.g. "hutter", "bpc", False: the validation metric that chooses the best model
+    rows                             rows of the global minibatch; each owns its stream of data and its hidden state
+    characters                       symbols read per update, all rows together
+    epoch                            updates per pass through the training data (may be a fraction)
+    build_model(seed)                the model, a `models.pretrained.Pretrained`, freshly initialised
+    batch(seed, step, rows)          the data of update `step` for a slice of the rows: a pure function of its arguments
+    resets(step)                     whether update `step` starts from the zero state (state None)
+    loss(model, batch, state)        (sum of nats, symbols counted, state after: None, a tensor (L,B,H), or a pair)
+    validate(model, full, tick)      {metric: ..., more: ...}; `tick()` between portions of work, it may raise
+    validates_all()                  whether validate(full=False) is already the whole validation set
+    identity()                       JSON-able: what a resumed run must find unchanged (e.g. the data's checksum)
+    notes()                          sentences for the user at the start
+    show(nats)                       the training loss in the task's own unit, e.g. "1.842 BPC"
+
+Everything random in update s is a function of (seed, s), and all else that is carried from update to update is in the
+checkpoint: that is why a resumed run equals an undisturbed one bit for bit. Joint decisions go through `World`.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gfrnn.config import Config
+from gfrnn.errors import NonFinite
+from gfrnn.training import optim, persist
+from gfrnn.training.budget import Budget
+from gfrnn.training.checkpoint import Checkpoints
+from gfrnn.training.progress import Progress
+from gfrnn.training.runlog import RunLog
+from gfrnn.training.signals import MEANING, Signals
+from gfrnn.training.world import World, flatten, unflatten
+
+VALIDATIONS = 20  # in a budget, unless --validate-every says otherwise
+CHECKPOINT_SECONDS = 300.0  # between checkpoints, unless --checkpoint-every says otherwise
+BAD_UPDATES = 20  # so many in a row without a finite loss and gradient, and training gives up
+
+
+class Stop(Exception):
+    """Raised out of a validation when a signal has arrived."""
+
+
+class Trainer:
+    """One run, from wherever it is (see persist.py) to the end of its budget."""
+
+    def __init__(
+        self, config: Config, task: Any, checkpoints: Checkpoints, log: RunLog, progress: Progress, world: World
+    ) -> None:
+        self.config, self.task, self.checkpoints, self.log = config, task, checkpoints, log
+        self.progress, self.world = progress, world
+        self.seed = config.run.seed
+        self.budget = Budget.of(config.run, task.characters, task.epoch)
+        self.model = task.build_model(self.seed)
+        self.names = [name for name, _ in self.model.named_parameters()]
+        self.parameters = list(self.model.parameters())
+        self.optimizer = optim.build(config.optimizer, self.parameters)
+        self.averages = optim.Averages(self.model, config.optimizer.ema)
+        self.explosions = optim.Explosions(config.optimizer.explode)
+        self.signals = Signals()
+        self.counters = persist.Counters(identity=task.identity())
+        self.step = self.first_step = 0
+        self.state: Any = None
+        self.start_clock()
+
+    def run(self) -> persist.Counters:
+        """Train to the end of the budget. A signal saves and raises; the same run goes on from there."""
+        self.model.train()
+        with self.signals:
+            if self.step == 0:
+                self.save()
+            while not self.counters.done:
+                self.agree()
+                if self.validation_due():
+                    self.validate()
+                    self.agree()
+                if self.counters.done:
+                    break
+                if self.stop_signal:
+                    self.save()
+                    raise MEANING[self.stop_signal](f"saved at update {self.step}; the same command continues")
+                self.update()
+                if self.step % self.config.run.log_every == 0:
+                    self.record()
+                if self.checkpoint_due():
+                    self.save()
+        return self.counters
+
+    def agree(self) -> None:
+        """The only place where clocks and signals, which differ between processes, enter decisions."""
+        seconds = self.seconds()
+        used = self.budget.fraction(self.step, seconds)
+        waited = time.monotonic() - self.saved_at
+        self.used, self.waited, stop_signal = self.world.most(used, waited, self.signals.number)
+        self.stop_signal = int(stop_signal)
+
+    def update(self) -> None:
+        """One minibatch: forward, backward, and, if all is well, one step of the optimizer."""
+        if self.task.resets(self.step):
+            self.state = None
+        batch = self.task.batch(self.seed, self.step, self.world.rows(self.task.rows))
+        torch.manual_seed((self.seed << 32) + self.step)  # dropout
+        nats, count, state = self.task.loss(self.model, batch, self.state)
+        (symbols,) = self.world.total(count)
+        (nats / symbols).backward()
+        self.world.sum_gradients(self.parameters)
+        (total,) = self.world.total(float(nats.detach()))
+        norm = optim.gradient_norm(self.parameters)
+        if self.explosions.exploded(norm if math.isfinite(total) else math.nan):
+            self.skip(total, norm)
+        else:
+            self.apply(norm)
+            self.state = unflatten(tuple(part.detach() for part in flatten(state)))
+            self.counters.nats += total
+            self.counters.symbols += int(symbols)
+            self.counters.norm = max(self.counters.norm, norm)
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        self.counters.characters += self.task.characters
+        if self.progress.due():
+            self.show()
+
+    def apply(self, norm: float) -> None:
+        self.counters.bad_in_a_row = 0
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate()
+        optim.clip_and_step(self.optimizer, norm, self.config.optimizer.clip)
+        self.averages.update(self.model, self.step)
+
+    def skip(self, nats: float, norm: float) -> None:
+        """Leave the weights alone; forget the state, which may be what went wrong; halve the learning rate if due."""
+        halved = self.explosions.halves(self.step)
+        finite = math.isfinite(nats) and math.isfinite(norm)
+        self.counters.halvings += halved
+        self.counters.skipped += 1
+        self.counters.bad_in_a_row = 0 if finite else self.counters.bad_in_a_row + 1
+        self.state = None
+        rate = self.learning_rate()
+        self.log.write("skip", self.step, nats=str(nats), norm=str(norm), halved=halved, learning_rate=rate)
+        why = f"gradient norm {norm:.3g}" if finite else f"not finite (loss {nats:.3g}, gradient norm {norm:.3g})"
+        self.progress.say(f"update {self.step} skipped: {why}{'; learning rate halved' if halved else ''}")
+        if self.counters.bad_in_a_row >= BAD_UPDATES:
+            raise NonFinite(
+                f"{self.checkpoints.run}: loss or gradient were not finite {BAD_UPDATES} times in a row, up to update "
+                f"{self.step}; the last checkpoint is from before (a smaller --learning-rate may help)"
+            )
+
+    def learning_rate(self) -> float:
+        factor = optim.schedule(self.config.optimizer, self.step, self.used)
+        return self.config.optimizer.learning_rate * factor * 0.5**self.counters.halvings
+
+    def start_clock(self) -> None:
+        self.started_at = self.saved_at = time.monotonic()
+        self.seconds_before = self.counters.seconds
+        self.used, self.waited, self.stop_signal = 0.0, 0.0, 0
+
+    def seconds(self) -> float:
+        """Wall-clock spent on this run; of earlier sessions, what led to the checkpoint."""
+        return self.seconds_before + time.monotonic() - self.started_at
+
+    def validation_due(self) -> bool:
+        if self.counters.validated_step == self.step:
+            return False
+        if self.used >= 1:
+            return True
+        if self.config.run.validate_every:
+            return self.step > 0 and self.step % self.config.run.validate_every == 0
+        return int(self.used * VALIDATIONS) > self.counters.validations
+
+    def validate(self) -> None:
+        """Measure, keep the best, see whether this is the end, and commit. A signal leaves it to be done again."""
+        counters, task = self.counters, self.task
+        try:
+            with self.averaged():
+                metrics = task.validate(self.model, False, self.tick)
+        except Stop:
+            return
+        value = metrics[task.metric]
+        if not math.isfinite(value):
+            raise NonFinite(f"{self.checkpoints.run}: the validation {task.metric} is {value} at update {self.step}")
+        better = counters.best is None or (value > counters.best if task.higher_is_better else value < counters.best)
+        if better:
+            counters.best, counters.best_step = value, self.step
+        counters.stale = 0 if better else counters.stale + 1
+        counters.validations = max(counters.validations + 1, int(self.used * VALIDATIONS))
+        counters.validated_step = self.step
+        counters.done = self.used >= 1 or 0 < self.config.run.patience <= counters.stale
+        self.record()
+        where = {"characters": counters.characters, "seconds": round(self.seconds(), 3)}
+        self.log.write("valid", self.step, **metrics, **where, best=better)
+        self.save()
+        if better and self.world.rank == 0:
+            persist.write_best(self, metrics)
+        self.progress.say(f"update {self.step}: validation {task.metric} {value:.4f}{' (best)' if better else ''}")
+
+    def tick(self) -> None:
+        if self.signals.number:
+            raise Stop
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """With the averaged weights in the model, where there are any."""
+        own = {name: p.detach().clone() for name, p in self.model.named_parameters()} if self.averages.tensors else {}
+        put_weights(self.model, self.averages.tensors)
+        try:
+            yield
+        finally:
+            put_weights(self.model, own)
+
+    def record(self) -> None:
+        """A training record of the updates since the last one."""
+        counters = self.counters
+        if counters.symbols:
+            self.log.write(
+                "train",
+                self.step,
+                nats=counters.nats / counters.symbols,
+                norm=counters.norm,
+                learning_rate=self.learning_rate(),
+                characters=counters.characters,
+                seconds=round(self.seconds(), 3),
+            )
+        counters.nats, counters.symbols, counters.norm = 0.0, 0, 0.0
+
+    def show(self) -> None:
+        counters = self.counters
+        rate = (self.step - self.first_step) * self.task.characters / max(time.monotonic() - self.started_at, 1e-9)
+        loss = self.task.show(counters.nats / counters.symbols) if counters.symbols else ""
+        best = f"  best {counters.best:.4f}" if counters.best is not None else ""
+        self.progress.show(self.used, f"update {self.step}  {loss}{best}  {rate:,.0f} chars/s")
+
+    def checkpoint_due(self) -> bool:
+        every = self.config.run.checkpoint_every
+        return self.step % every == 0 if every else self.waited >= CHECKPOINT_SECONDS
+
+    def save(self) -> None:
+        """Commit a checkpoint."""
+        snapshot = persist.take(self)
+        if self.world.rank == 0:
+            self.log.sync()
+            self.checkpoints.save(snapshot, self.counters.best_step)
+        self.saved_at, self.waited = time.monotonic(), 0.0
+
+
+@torch.no_grad()
+def put_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    for name, p in model.named_parameters():
+        if name in tensors:
+            p.copy_(tensors[name])

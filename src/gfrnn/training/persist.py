@@ -1,0 +1,104 @@
+"""What a trainer carries from update to update, as a checkpoint and back."""
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from gfrnn.errors import DataError, NonFinite
+from gfrnn.training import optim
+from gfrnn.training.checkpoint import Snapshot
+from gfrnn.training.world import flatten, unflatten
+
+if TYPE_CHECKING:
+    from gfrnn.training.loop import Trainer
+
+
+@dataclass
+class Counters:
+    """What train.json holds besides the step."""
+
+    characters: int = 0
+    seconds: float = 0.0
+    halvings: int = 0  # of the learning rate
+    skipped: int = 0  # updates not made, because the gradient exploded or was not finite
+    bad_in_a_row: int = 0  # not finite
+    validations: int = 0
+    validated_step: int = -1
+    best_step: int | None = None
+    best: float | None = None
+    stale: int = 0  # validations since the best
+    done: bool = False
+    # of the updates since the last training record in metrics.jsonl
+    nats: float = 0.0
+    symbols: int = 0
+    norm: float = 0.0
+    identity: dict[str, Any] = field(default_factory=dict)
+    explosions: dict[str, Any] = field(default_factory=dict)
+
+
+def take(trainer: "Trainer") -> Snapshot:
+    """Everything, gathered from all processes. Nothing that is not finite is ever saved."""
+    if not all(bool(p.isfinite().all()) for p in trainer.parameters):
+        where = f"{trainer.checkpoints.run}: weights are not finite at update {trainer.step}"
+        raise NonFinite(f"{where}; the last checkpoint is from before")
+    state = trainer.world.gather(flatten(trainer.state), trainer.task.rows)
+    counters = trainer.counters
+    counters.seconds, counters.explosions = trainer.seconds(), trainer.explosions.to_mapping()
+    tensors = {f"optimizer.{k}": v for k, v in optim.optimizer_tensors(trainer.optimizer, trainer.names).items()}
+    tensors |= {f"state.{i}": part for i, part in enumerate(state)}
+    tensors |= {f"average.{name}": tensor for name, tensor in trainer.averages.tensors.items()}
+    tensors["rng"] = torch.get_rng_state()
+    return Snapshot(trainer.step, trainer.model.state_dict(), trainer.model.full_config(), tensors, asdict(counters))
+
+
+def restore(trainer: "Trainer", snapshot: Snapshot) -> None:
+    """Make the trainer what it was when the snapshot was taken."""
+    run, config = trainer.checkpoints.run, trainer.model.full_config()
+    changed = [key for key in config if snapshot.config.get(key) != config[key]]
+    if changed:
+        said = "; ".join(f"{key} was {snapshot.config.get(key)}, is {config[key]}" for key in changed)
+        raise DataError(f"{run} holds a model of another architecture: {said}")
+    saved = dict(snapshot.counters)
+    trainer.step = trainer.first_step = saved.pop("step")
+    trainer.counters = Counters(**saved)
+    now = trainer.task.identity()
+    if trainer.counters.identity != now:
+        raise DataError(f"the data changed since {run} was started: it was {trainer.counters.identity}, is {now}")
+    trainer.model.load_state_dict(snapshot.model)
+
+    def section(prefix: str) -> dict[str, torch.Tensor]:
+        return {k.removeprefix(prefix): v for k, v in snapshot.tensors.items() if k.startswith(prefix)}
+
+    optim.restore_optimizer(trainer.optimizer, trainer.names, section("optimizer."))
+    trainer.averages.tensors = section("average.")
+    parts = section("state.")
+    trainer.state = unflatten(trainer.world.own(tuple(parts[key] for key in sorted(parts))))
+    trainer.explosions.restore(trainer.counters.explosions)
+    torch.set_rng_state(snapshot.tensors["rng"])
+    trainer.start_clock()
+
+
+def write_best(trainer: "Trainer", metrics: dict[str, Any]) -> None:
+    """The weights that were just validated, as a model folder."""
+    counters = trainer.counters
+    training = {"recipe": trainer.config.recipe, "step": trainer.step, "characters": counters.characters, **metrics}
+    config = {**trainer.model.full_config(), "training": {**training, "data": counters.identity}}
+    trainer.checkpoints.write_best(config, trainer.averages.of(trainer.model))
+
+
+def mend_best(trainer: "Trainer") -> None:
+    """After a crash between a checkpoint and its best/: make best/ from the checkpoint, which was kept for that."""
+    best_step, checkpoints = trainer.counters.best_step, trainer.checkpoints
+    config = checkpoints.best_config()
+    if best_step is None or (config is not None and config.get("training", {}).get("step") == best_step):
+        return
+    try:
+        snapshot = checkpoints.load(best_step)
+    except DataError as error:
+        trainer.progress.say(f"best/ cannot be mended, it will be at the next improvement: {error}")
+        return
+    averages = {k.removeprefix("average."): v for k, v in snapshot.tensors.items() if k.startswith("average.")}
+    training = {"recipe": trainer.config.recipe, "step": best_step, "characters": snapshot.counters["characters"]}
+    training |= {trainer.task.metric: snapshot.counters["best"], "data": snapshot.counters["identity"]}
+    checkpoints.write_best({**snapshot.config, "training": training}, {**snapshot.model, **averages})

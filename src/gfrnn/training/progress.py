@@ -1,0 +1,71 @@
+"""What the user sees while something long runs: a bar on a terminal, a line every few seconds elsewhere, or nothing."""
+
+import sys
+import time
+from typing import Any
+
+PLAIN_SECONDS = 5.0
+
+
+class Progress:
+    """Shows a fraction done, a few words, and the time left: `with Progress("x") as bar: bar.show(0.3, "words")`."""
+
+    def __init__(self, title: str, quiet: bool = False) -> None:
+        self.title, self.quiet = title, quiet
+        self.bar: Any = None
+        self.started = self.last_line = time.monotonic()
+        self.first_fraction: float | None = None
+
+    def __enter__(self) -> "Progress":
+        if not self.quiet and sys.stdout.isatty():
+            from rich import progress
+
+            columns = (
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(bar_width=None),
+                progress.TaskProgressColumn(),
+                progress.TextColumn("{task.fields[words]}"),
+                progress.TimeRemainingColumn(),
+            )
+            self.bar = progress.Progress(*columns, refresh_per_second=2)
+            self.bar.add_task(self.title, total=1.0, words="")
+            self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+    def due(self) -> bool:
+        """Whether `show` would show anything now: composing the words costs more than asking."""
+        if self.quiet:
+            return False
+        wait = 0.25 if self.bar is not None else PLAIN_SECONDS
+        return time.monotonic() - self.last_line >= wait
+
+    def show(self, fraction: float, words: str) -> None:
+        self.last_line = time.monotonic()
+        fraction = min(fraction, 1.0)
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], completed=fraction, words=words)
+        elif not self.quiet:
+            print(f"{self.title}  {100 * fraction:5.1f} %  {words}  {self.left(fraction)}", flush=True)
+
+    def left(self, fraction: float) -> str:
+        """The time left, judging by the pace since the first call."""
+        now = time.monotonic()
+        if self.first_fraction is None:
+            self.first_fraction, self.started = fraction, now
+        done = fraction - self.first_fraction
+        if done <= 0:
+            return ""
+        seconds = int((now - self.started) * (1 - fraction) / done)
+        return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02} left"
+
+    def say(self, sentence: str) -> None:
+        """A line that stays."""
+        if self.bar is not None:
+            self.bar.console.print(sentence, highlight=False, markup=False)
+        elif not self.quiet:
+            print(sentence, flush=True)

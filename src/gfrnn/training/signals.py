@@ -1,0 +1,29 @@
+"""Asking a run to stop: SIGTERM and SIGUSR1 (pre-emption) and SIGINT (Ctrl-C)."""
+
+import signal
+from typing import Any
+
+from gfrnn.errors import GfrnnError, Interrupted, Preempted
+
+MEANING: dict[int, type[GfrnnError]] = {
+    signal.SIGINT: Interrupted,
+    signal.SIGTERM: Preempted,
+    signal.SIGUSR1: Preempted,
+}
+
+
+class Signals:
+    """While entered, a signal is only remembered in `number` (0: none came); the loop stops at the next safe place."""
+
+    number = 0
+
+    def __enter__(self) -> "Signals":
+        self.before = {number: signal.signal(number, self.remember) for number in MEANING}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def remember(self, number: int, frame: Any) -> None:
+        self.number = number
