@@ -1,0 +1,193 @@
+"""How well a model executes programs: on any list of them, and on the paper's grid of nesting x length.
+
+Symbol accuracy is the paper's: the share of target symbols (the end mark included) that are predicted right with the
+correct ones before them given. Exact match is the share of programs whose freely decoded greedy answer is right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from gfrnn.errors import DataError
+from gfrnn.files import replace_file, sha256_of
+from gfrnn.intervals import Share, clustered, wilson
+from gfrnn.models.pretrained import find
+from gfrnn.models.seq2seq import Seq2Seq
+from gfrnn.tasks.corpus import cache_folder
+from gfrnn.tasks.programs import Program, Settings, stream
+from gfrnn.tasks.programs.batches import collate
+from gfrnn.tasks.programs.command import dump, read
+from gfrnn.training.progress import Progress
+
+NESTINGS, LENGTHS = range(1, 6), range(1, 11)
+PER_CELL, PER_CELL_QUICK = 2000, 200
+GRID_SEED = 0
+ROWS = 512
+
+
+class Result(NamedTuple):
+    """What one program got: its target symbols, how many were right, and their cost in nats."""
+
+    symbols: int
+    right: int
+    nats: float
+
+
+def symbol_accuracy(results: Sequence[Result]) -> Share:
+    return clustered([r.right for r in results], [r.symbols for r in results])
+
+
+def exact_match(results: Sequence[Result]) -> Share:
+    return wilson(sum(r.right == r.symbols for r in results) / len(results), len(results))
+
+
+def summary(results: Sequence[Result]) -> dict[str, Any]:
+    """JSON-able."""
+    accuracy, exact = symbol_accuracy(results), exact_match(results)
+    symbols = sum(r.symbols for r in results)
+    return {
+        "programs": len(results),
+        "symbols": symbols,
+        "symbol_accuracy": accuracy.value,
+        "symbol_accuracy_interval": [accuracy.low, accuracy.high],
+        "exact_match": exact.value,
+        "exact_match_interval": [exact.low, exact.high],
+        "nats_per_symbol": sum(r.nats for r in results) / symbols,
+    }
+
+
+def nothing(fraction: float) -> None:
+    """What happens between minibatches by default."""
+
+
+@torch.inference_mode()
+def measure(
+    model: Seq2Seq, programs: Sequence[Program], rows: int = ROWS, tick: Callable[[float], None] = nothing
+) -> list[Result]:
+    """A result for every program, in their order; `tick` gets the fraction done.
+
+    The programs are read sorted by length, so that little is padded.
+    """
+    order = sorted(range(len(programs)), key=lambda i: len(programs[i].source))
+    results: dict[int, Result] = {}
+    was_training = model.training
+    model.eval()
+    try:
+        for start in range(0, len(order), rows):
+            chosen = order[start : start + rows]
+            batch = collate([programs[i] for i in chosen])
+            nats, right = model.measure(batch)
+            got = map(Result, batch.target_lengths.tolist(), right.tolist(), nats.tolist())
+            results.update(zip(chosen, got, strict=True))
+            tick(len(results) / len(programs))
+    finally:
+        model.train(was_training)
+    return [results[i] for i in range(len(programs))]
+
+
+def cell(nesting: int, length: int, count: int) -> Iterable[Program]:
+    """The first test programs of one cell of the grid."""
+    return stream(GRID_SEED, count, Settings(length=length, nesting=nesting), split="test")
+
+
+def grid_programs(per_cell: int = PER_CELL) -> tuple[list[Program], str]:
+    """The test programs of all cells, nesting by nesting, length by length, and the sha256 of their file.
+
+    They are made once and kept in the cache folder; the file's name holds the checksum of what it must contain.
+    """
+    folder = cache_folder() / "programs"
+    for path in sorted(folder.glob(f"test-{per_cell}-*.jsonl")):
+        found = sha256_of(path)
+        if path.stem != f"test-{per_cell}-{found[:32]}":
+            raise DataError(f"{path} was changed after it was written (sha256 {found}): remove it and it is made again")
+        return list(read(path)), found
+    programs = [program for nesting in NESTINGS for length in LENGTHS for program in cell(nesting, length, per_cell)]
+    content = "".join(map(dump, programs)).encode()
+    sha256 = hashlib.sha256(content).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / f"test-{per_cell}-{sha256[:32]}.jsonl", content)
+    return programs, sha256
+
+
+def evaluate_grid(model: Seq2Seq, per_cell: int = PER_CELL, tick: Callable[[float], None] = nothing) -> dict[str, Any]:
+    """Both accuracies of every cell and of all, as a JSON-able report; `tick` gets the fraction done."""
+    programs, sha256 = grid_programs(per_cell)
+    results = measure(model, programs, tick=tick)
+    cells = []
+    for number, (nesting, length) in enumerate((n, length) for n in NESTINGS for length in LENGTHS):
+        part = results[number * per_cell : (number + 1) * per_cell]
+        cells.append({"nesting": nesting, "length": length, **summary(part)})
+    return {"per_cell": per_cell, "programs_sha256": sha256, **summary(results), "cells": cells}
+
+
+def grid_of(run: str | Path, *, quick: bool = False, quiet: bool = False, again: bool = False) -> dict[str, Any]:
+    """The report of a run's best model: the one kept in the run folder if it is of this model, else a new one.
+
+    >>> grid_of("no/such/run")
+    Traceback (most recent call last):
+    gfrnn.errors.DataError: no/such/run is neither a folder nor a model in the package
+    """
+    folder = find(run)
+    model_sha256 = sha256_of(folder / "model.safetensors")
+    kept = Path(run) / ("grid-quick.json" if quick else "grid.json")
+    if kept.exists() and not again:
+        report = read_report(kept)
+        if report.get("model_sha256") == model_sha256:
+            return report
+    model = Seq2Seq.from_pretrained(run)
+    started = time.monotonic()
+    with Progress("eval", quiet) as progress:
+        per_cell = PER_CELL_QUICK if quick else PER_CELL
+        grid = evaluate_grid(model, per_cell, lambda done: progress.show(done, "") if progress.due() else None)
+    identity = {"unit": model.decoder.unit, "wiring": model.decoder.wiring, "hidden_size": model.decoder.hidden_size}
+    size = sum(p.numel() for p in model.parameters())
+    seconds = round(time.monotonic() - started, 1)
+    report = {"model": {**identity, "parameters": size}, "model_sha256": model_sha256, "seconds": seconds, **grid}
+    if (Path(run) / "config.yaml").exists():
+        replace_file(kept, (json.dumps(report, indent=1) + "\n").encode())
+    return report
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """A grid.json; a DataError says that it is none."""
+    try:
+        report = json.loads(path.read_bytes())
+        cells = {(cell["nesting"], cell["length"]): cell["symbol_accuracy"] for cell in report["cells"]}
+        whole = set(cells) == {(nesting, length) for nesting in NESTINGS for length in LENGTHS}
+    except (ValueError, KeyError, TypeError):
+        whole = False
+    if not whole:
+        raise DataError(f"{path} is damaged: it is no report of a whole grid (`gfrnn eval` makes it again if removed)")
+    return report
+
+
+def table(report: dict[str, Any]) -> str:
+    """The report for a terminal: both accuracies in percent, nesting down, length across."""
+    cells = {(cell["nesting"], cell["length"]): cell for cell in report["cells"]}
+    lines = []
+    for name, title in (("symbol_accuracy", "symbols right"), ("exact_match", "greedy answers right")):
+        low, high = report[f"{name}_interval"]
+        lines.append(f"{title}: {100 * report[name]:.2f} %  (95 %: {100 * low:.2f} to {100 * high:.2f})")
+        lines.append("  nesting \\ length" + "".join(f"{length:7d}" for length in LENGTHS))
+        for nesting in reversed(NESTINGS):
+            row = "".join(f"{100 * cells[nesting, length][name]:7.1f}" for length in LENGTHS)
+            lines.append(f"  {nesting:16d}{row}")
+        lines.append("")
+    programs = f"{report['programs']:,} programs, {report['per_cell']:,} a cell"
+    return "\n".join(
+        [*lines, f"{programs}; {report['nats_per_symbol']:.4f} nats per symbol; {report['seconds']:.0f} s"]
+    )
+
+
+def report_run(run: str, *, quick: bool, as_json: bool, quiet: bool) -> int:
+    """What `gfrnn eval RUN` does for a model of this task."""
+    report = grid_of(run, quick=quick, quiet=quiet or as_json, again=True)
+    print(json.dumps(report) if as_json else table(report))
+    return 0
