@@ -171,7 +171,7 @@ def state(layer: Any, hx: Any, batch: int, batched: bool) -> State:
             part = part.unsqueeze(1)
         expected = (layer.num_layers, batch, layer.hidden_size)
         if tuple(part.shape) != expected:
-            raise RuntimeError(f"Expected {name} size {expected}, got {list(part.shape)}")
+            raise RuntimeError(f"hx: Expected {name} size {expected}, got {list(part.shape)}")
         if part.dtype != weight.dtype and not autocasting(part):
             raise RuntimeError(f"hx: dtype of {name} ({part.dtype}) does not match weight dtype ({weight.dtype})")
         device(layer, part, f"hx ({name})")
