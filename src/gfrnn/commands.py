@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from gfrnn.config import BUDGET
 from gfrnn.errors import UsageError
@@ -35,12 +35,11 @@ def train(argv: list[str]) -> int:
     if given & set(BUDGET):  # a budget on the command line replaces the recipe's
         changes = dict.fromkeys(BUDGET) | changes
     config = recipe.config.replace(**changes)
-    if args.threads is not None and args.threads < 1:
-        raise UsageError(f"--threads must be at least 1, got {args.threads}")
+    set_threads(args.threads)
     from gfrnn.training.run import train as run
 
     out = args.out or Path("runs") / recipe.name
-    result = run(config, out, given=given, resume=args.resume, threads=args.threads, quiet=args.quiet or args.json)
+    result = run(config, out, given=given, resume=args.resume, quiet=args.quiet or args.json)
     print_report(result, args.json)
     return 0
 
@@ -91,6 +90,86 @@ def data(argv: list[str]) -> int:
     if text.name == "enwik8 excerpt" and not args.json:
         print(corpus.EXCERPT_NOTE)
     return 0
+
+
+def evaluate(argv: list[str]) -> int:
+    parser = Parser(
+        prog="gfrnn eval", description="Bits per character of a text model; grid accuracies of a program model."
+    )
+    parser.add_argument("run", nargs="?", type=str, help="run or model folder [the model in the package]")
+    parser.add_argument("--split", type=Literal["train", "valid", "test", "all"], help="[test; all of another text]")
+    parser.add_argument("--data", type=str, help="another text: raw, .gz or .zip")
+    parser.add_argument("--unknown", type=Literal["refuse", "replace"], default="refuse", help="bytes the model lacks")
+    parser.add_argument("--quick", action="store_true", help="programs: fewer per cell")
+    parser.add_argument("--threads", type=int, help="CPU threads [torch's choice]")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(argv)
+    set_threads(args.threads)
+    from gfrnn import speak
+
+    if speak.architecture(args.run) == "Seq2Seq":
+        from gfrnn.evaluate_programs import report_run
+
+        return report_run(args.run, quick=args.quick, as_json=args.json, quiet=args.quiet)
+    report = speak.evaluate(args.run, args.split, args.data, args.unknown, args.quiet or args.json)
+    print_report(report, args.json)
+    return 0
+
+
+def generate(argv: list[str]) -> int:
+    parser = Parser(prog="gfrnn generate", description="Continue a text, byte by byte.")
+    parser.add_argument("run", nargs="?", type=str, help="run or model folder [the model in the package]")
+    parser.add_argument("--prompt", type=str, help="the text to continue [<page>]")
+    parser.add_argument("--prompt-file", type=str, help="a file with it; - reads standard input")
+    parser.add_argument("--chars", type=int, default=500, help="bytes to generate [500]")
+    parser.add_argument("--temperature", type=float, default=1.0, help="below 1 safer, above 1 wilder, 0 greedy [1]")
+    parser.add_argument("--top-k", type=int, help="draw from the k most probable only")
+    parser.add_argument("--top-p", type=float, help="draw from the most probable that sum to p only")
+    parser.add_argument("--seed", type=int, help="the same seed gives the same text")
+    parser.add_argument("--samples", type=int, default=1, help="so many continuations [1]")
+    parser.add_argument("--compare", type=str, help="another run: both continuations side by side, with their tags")
+    parser.add_argument("--unknown", type=Literal["refuse", "replace"], default="refuse", help="bytes the model lacks")
+    parser.add_argument("--threads", type=int, help="CPU threads [torch's choice]")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(argv)
+    set_threads(args.threads)
+    from gfrnn import speak
+    from gfrnn.generate import Sampling
+
+    sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
+    prompt = speak.prompt_bytes(args.prompt, args.prompt_file)
+    speak.generate(args.run, prompt, args.chars, sampling, args.samples, args.compare, args.unknown, args.json)
+    return 0
+
+
+def plot(argv: list[str]) -> int:
+    parser = Parser(prog="gfrnn plot", description="Validation curves of runs against time, characters and updates.")
+    parser.add_argument("runs", nargs="+", type=Path, help="run folders")
+    parser.add_argument("--out", type=Path, help="files to write, without suffix [curves, or heatmap]")
+    parser.add_argument("--heatmap", action="store_true", help="program models: accuracies by nesting and length")
+    args = parser.parse_args(argv)
+    if args.heatmap:
+        from gfrnn.report import heatmap
+
+        files = heatmap.plot(args.runs, args.out or Path("heatmap"))
+    else:
+        from gfrnn.report import curves
+
+        files = curves.plot(args.runs, args.out or Path("curves"))
+    for file in files:
+        print(file)
+    return 0
+
+
+def set_threads(threads: int | None) -> None:
+    if threads is None:
+        return
+    if threads < 1:
+        raise UsageError(f"--threads must be at least 1, got {threads}")
+    import torch
+
+    torch.set_num_threads(threads)
 
 
 def doctor(argv: list[str]) -> int:

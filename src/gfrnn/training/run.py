@@ -5,8 +5,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from gfrnn.config import BUDGET, TASKS, Config, RunConfig, load_class
 from gfrnn.errors import DataError, UsageError
 from gfrnn.training import persist
@@ -26,15 +24,12 @@ def train(
     *,
     given: Iterable[str] = (),
     resume: str = "auto",
-    threads: int | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
     """Train `config` in the folder `out`, or go on with what is there; returns what was reached.
 
     `given` names the options the user typed: they must agree with those the folder was started with.
     """
-    if threads is not None:
-        torch.set_num_threads(threads)
     with lock(out), Progress(config.recipe, quiet) as progress:
         checkpoints = Checkpoints(out, config.run.keep, progress.say)
         config = settle(config, out, set(given), resume, checkpoints, progress)

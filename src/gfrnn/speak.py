@@ -1,0 +1,154 @@
+"""What `gfrnn eval` and `gfrnn generate` do once their options are known."""
+
+import codecs
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gfrnn.config import Config, TextConfig
+from gfrnn.errors import DataError, UsageError
+from gfrnn.evaluate import score_text
+from gfrnn.generate import Sampling, stream
+from gfrnn.models.char_lm import CharLM
+from gfrnn.models.pretrained import find, read_model
+from gfrnn.report.compare import side_by_side, tag_table, tags
+from gfrnn.tasks import corpus
+from gfrnn.training.progress import Progress
+
+PACKAGED = "gf-lstm-enwik8"
+
+
+def load_model(run: str | None) -> CharLM:
+    return CharLM.from_pretrained(run or packaged())
+
+
+def packaged() -> str:
+    try:
+        find(PACKAGED)
+    except DataError as error:
+        raise UsageError("name a run folder: this package came without a pretrained model") from error
+    return PACKAGED
+
+
+def architecture(run: str | None) -> str:
+    return str(read_model(find(run or packaged()))[0].get("architecture"))
+
+
+def evaluate(run: str | None, split: str | None, data: str | None, unknown: str, quiet: bool) -> dict[str, Any]:
+    """Score a split of the run's own text, or of another."""
+    started = time.monotonic()
+    model = load_model(run)
+    if data is None and run is not None and (Path(run) / "config.yaml").exists():
+        own = Config.load(Path(run) / "config.yaml").data
+        data = own.data if isinstance(own, TextConfig) else None
+    text = corpus.load(data)
+    if split is None:
+        split = "test" if text.is_enwik8 or data is None else "all"
+    part = text.bytes if split == "all" else text.split(split)
+    if len(part) < 2:
+        raise DataError(f"{text.name}: {len(part)} characters are too few to score")
+    replaced = model.vocabulary.count_unknown(part) if unknown == "replace" else 0
+    name = f"{text.name} ({split})" if split != "all" else text.name
+    ids = model.vocabulary.encode(part, name, unknown)
+    with Progress("eval", quiet) as progress:
+        score = score_text(model, ids, tick=lambda: progress.show(0, "scoring") if progress.due() else None)
+    report = {"text": text.name, "split": split, "bpc": score.bpc, "nats": score.nats, "characters": score.characters}
+    if unknown == "replace":
+        report["unknown_replaced"] = replaced
+    report["seconds"] = round(time.monotonic() - started, 2)
+    if text.is_enwik8 and split == "test" and run is not None:
+        report |= paper_number(run)
+    if text.name == "enwik8 excerpt" and not quiet:
+        print(corpus.EXCERPT_NOTE)
+    return report
+
+
+def paper_number(run: str) -> dict[str, Any]:
+    """What the paper reports for the recipe a model was trained by, if it does."""
+    from gfrnn.recipes import load
+
+    recipe = load().get(str(read_model(find(run))[0].get("training", {}).get("recipe")))
+    return {} if recipe is None or recipe.paper is None else {"paper_bpc": recipe.paper}
+
+
+def prompt_bytes(prompt: str | None, prompt_file: str | None) -> bytes:
+    if prompt is not None and prompt_file is not None:
+        raise UsageError("give --prompt or --prompt-file, not both")
+    if prompt_file is not None:
+        try:
+            content = sys.stdin.buffer.read() if prompt_file == "-" else Path(prompt_file).read_bytes()
+        except OSError as error:
+            raise DataError(f"{prompt_file} cannot be read: {error.strerror}") from error
+        if not content:
+            raise UsageError(f"{prompt_file} is empty: a prompt needs at least one character")
+        return content
+    return os.fsencode("<page>\n" if prompt is None else prompt)
+
+
+def generate(
+    run: str | None,
+    prompt: bytes,
+    chars: int,
+    sampling: Sampling,
+    samples: int = 1,
+    compare: str | None = None,
+    unknown: str = "refuse",
+    as_json: bool = False,
+) -> None:
+    """Print continuations: as they come, several after one another, or two models' side by side."""
+    if compare is not None:
+        compare_models(run, compare, prompt, chars, sampling, unknown, as_json)
+        return
+    model = load_model(run)
+    drawn = stream(model, prompt, chars, sampling, samples, unknown)
+    if samples == 1 and not as_json:
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        sys.stdout.write(decoder.decode(prompt))
+        for (byte,) in drawn:
+            sys.stdout.write(decoder.decode(byte))
+            sys.stdout.flush()
+        print(decoder.decode(b"", final=True))
+        return
+    texts = [b"".join(column).decode("utf-8", "replace") for column in zip(*drawn, strict=True)] or [""] * samples
+    if as_json:
+        shown = prompt.decode("utf-8", "replace")
+        print(json.dumps([{"prompt": shown, "text": text, "tags": tags(shown + text)} for text in texts]))
+        return
+    for number, text in enumerate(texts, start=1):
+        print(f"--- sample {number}\n{prompt.decode('utf-8', 'replace')}{text}")
+
+
+def compare_models(
+    run: str | None, other: str, prompt: bytes, chars: int, sampling: Sampling, unknown: str, as_json: bool
+) -> None:
+    names = (Path(run or packaged()).name or str(run), Path(other).name or other)
+    if sampling.seed is None:  # the same luck for both
+        sampling = Sampling(
+            sampling.temperature, sampling.top_k, sampling.top_p, int(np.random.default_rng().integers(2**32))
+        )
+    shown = prompt.decode("utf-8", "replace")
+    texts = []
+    for name in (run, other):
+        drawn = stream(load_model(name), prompt, chars, sampling, unknown=unknown)
+        texts.append(b"".join(byte for (byte,) in drawn).decode("utf-8", "replace"))
+    both = (texts[0], texts[1])
+    whole = (shown + texts[0], shown + texts[1])
+    if as_json:
+        print(
+            json.dumps(
+                [
+                    {"run": n, "prompt": shown, "text": t, "tags": tags(shown + t)}
+                    for n, t in zip(names, both, strict=True)
+                ]
+            )
+        )
+        return
+    width = os.get_terminal_size().columns if sys.stdout.isatty() else 100
+    print(f"{shown}\n")
+    print(side_by_side(names, both, width))
+    print(f"\n{tag_table(names, whole)}")
