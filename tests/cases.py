@@ -50,13 +50,16 @@ class Case:
         }
 
     def layer(self, input_size: int = INPUT, hidden_size: int = HIDDEN, **more: Any) -> Any:
-        """The layer, in float64 unless told otherwise, every parameter (the biases too) drawn anew."""
+        """The layer, in float64 unless told otherwise, every parameter (the biases too) drawn anew.
+
+        Scaled by fan-in, so that a step does not multiply rounding errors and float32 can be judged by one policy.
+        """
         seed = more.pop("seed", 0)
         torch.manual_seed(seed)
         layer = LAYERS[self.unit](input_size, hidden_size, **{"dtype": torch.float64, **self.options, **more})
         with torch.no_grad():
             for parameter in layer.parameters():
-                parameter.normal_(std=0.6)
+                parameter.normal_(std=0.6 if parameter.dim() == 1 else parameter.shape[1] ** -0.5)
         return layer
 
 

@@ -1,0 +1,115 @@
+"""First and second derivatives against finite differences, in float64, with cotangents on everything returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cases
+import pytest
+import torch
+from cases import Case, every_backend, every_case
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+
+from gfrnn import ops
+from gfrnn.equations import Spec, State
+
+WIDTH, HIDDEN, TIME, BATCH = 3, 2, 3, 2
+
+
+def problem(case: Case, backend: str, return_gates: bool) -> tuple[Callable[..., tuple[Tensor, ...]], list[Tensor]]:
+    """A function of (x, state, every weight), and where to differentiate it: the initial state is not zero."""
+    small = Case(case.unit, case.wiring, case.gates_see, case.input_skip, case.bias, min(case.num_layers, 2))
+    layer = small.layer(WIDTH, HIDDEN)
+    weights = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+    state = cases.state_of(small, BATCH, HIDDEN)
+    spec = Spec(case.unit, case.wiring, WIDTH, HIDDEN, small.num_layers, case.gates_see, case.input_skip)
+    lengths = torch.tensor([TIME - 1, TIME])
+
+    def function(x: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        state_given, weights_given = rest[: len(state)], dict(zip(weights, rest[len(state) :], strict=True))
+        scanned = ops.scan(
+            x,
+            State(*state_given),
+            cases.scan_weights(weights_given),
+            spec,
+            backend,
+            lengths=lengths,
+            return_gates=return_gates,
+        )
+        found: list[Any] = [scanned.h, *scanned.state]
+        # Gates that are constants have no derivative to check.
+        found += [scanned.gates] if return_gates and case.wiring == "gated" else []
+        return tuple(tensor for tensor in found if tensor is not None)
+
+    leaves = [cases.dense_input(TIME, BATCH, WIDTH), *state, *weights.values()]
+    return function, [leaf.requires_grad_() for leaf in leaves]
+
+
+@every_backend
+@every_case
+def test_gradcheck(case: Case, backend: str) -> None:
+    function, leaves = problem(case, backend, return_gates=True)
+    assert gradcheck(function, leaves, fast_mode=True)
+
+
+@every_backend
+@pytest.mark.parametrize("case", [case for case in cases.MAIN if case.unit != "tanh"], ids=str)
+def test_gradcheck_of_every_entry(case: Case, backend: str) -> None:
+    function, leaves = problem(case, backend, return_gates=False)
+    assert gradcheck(function, leaves)
+
+
+@pytest.mark.parametrize("backend", cases.backends_twice_differentiable())
+@every_case
+def test_gradgradcheck(case: Case, backend: str) -> None:
+    function, leaves = problem(case, backend, return_gates=True)
+    assert gradgradcheck(function, leaves, fast_mode=True)
+
+
+@every_backend
+@cases.main_cases
+def test_each_result_alone_has_its_gradient(case: Case, backend: str) -> None:
+    """A backward pass from the last state only, or from the gates only, reaches the same weights as autograd's."""
+    layer, x = case.layer(output="all"), cases.dense_input()
+    count = len(cases.tensors(layer(x, return_gates=True)))
+    for k in range(count - (case.wiring != "gated")):
+        grads = []
+        for name in ("reference", backend):
+            layer.backend = name
+            layer.zero_grad()
+            cases.tensors(layer(x, return_gates=True))[k].sin().sum().backward()
+            grads.append([p.grad.clone() if p.grad is not None else torch.zeros_like(p) for p in layer.parameters()])
+        assert any(grad.any() for grad in grads[0])
+        for mine, reference in zip(grads[1], grads[0], strict=True):
+            torch.testing.assert_close(mine, reference, rtol=0, atol=1e-10)
+
+
+@every_backend
+def test_backward_twice_says_so(backend: str) -> None:
+    layer = Case("lstm", "gated").layer(backend=backend)
+    total = layer(cases.dense_input())[0].sum()
+    total.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        total.backward()
+
+
+@every_backend
+@cases.main_cases
+def test_frozen_parts_need_no_gradient(case: Case, backend: str) -> None:
+    """Any subset may be frozen; the rest still gets what it would have got."""
+    layer, x = case.layer(backend=backend), cases.dense_input()
+    layer(x)[0].sum().backward()
+    full = {name: p.grad.clone() for name, p in layer.named_parameters() if p.grad is not None}
+    for kept in ("weight_hh_l0", "weight_ih_l1", "bias_l2"):
+        layer.zero_grad()
+        layer.requires_grad_(False)
+        layer.get_parameter(kept).requires_grad_()
+        layer(x)[0].sum().backward()
+        torch.testing.assert_close(layer.get_parameter(kept).grad, full[kept], rtol=0, atol=1e-10)
+    layer.requires_grad_(False)
+    assert not layer(x)[0].requires_grad
+    x.requires_grad_()
+    layer(x)[0].sum().backward()
+    assert x.grad.any()
