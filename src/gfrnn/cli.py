@@ -19,6 +19,7 @@ VERBS = {
     "recipes": ("gfrnn.commands:recipes", "what can be trained, with the paper's numbers"),
     "data": ("gfrnn.commands:data", "find, check or download enwik8"),
     "plot": ("gfrnn.commands:plot", "learning curves of runs"),
+    "demo": ("gfrnn.demo:main", "two models learn side by side on real text, in four minutes"),
     "programs": ("gfrnn.tasks.programs:main", "generate the programs of the second task"),
     "run-program": ("gfrnn.run_program:main", "ask a trained model what a program prints"),
     "bench": ("gfrnn.bench:main", "measure speed on this machine"),

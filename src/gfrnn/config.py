@@ -16,7 +16,9 @@ from gfrnn.options import Section, option
 class TextConfig(Section):
     """Language modelling: which text is read, and in what portions."""
 
-    data: str | None = option(None, "the text: a file, raw, .gz or .zip (default: enwik8 if found, else an excerpt)")
+    data: str | None = option(
+        None, "the text: a file, raw, .gz or .zip, or the word excerpt (default: enwik8 if found, else the excerpt)"
+    )
     rows: int = option(100, "texts read in parallel: the minibatch", least=1)
     length: int = option(100, "characters per row and update: truncated back-propagation", least=1)
     reset_every: int = option(100, "zero the hidden state before every n-th update; 0: never", least=0)

@@ -21,6 +21,7 @@ from gfrnn.files import sha256_of
 ENWIK8_BYTES = 100_000_000
 ENWIK8_SHA1 = "57b8363b814821dc9d47aa4d41f58733519076b2"
 ENWIK8_URL = "https://mattmahoney.net/dc/enwik8.zip"
+EXCERPT = "excerpt"  # as a path: the text in the package, even where there is more
 EXCERPT_SHA256 = "837201cc53b8fc2bbfd8c5fbb7ae3459e188ce6f22522b68c206a9989cb4081a"
 EXCERPT_NOTE = (
     "no enwik8 found: using the 2 MB excerpt in the package; `gfrnn data --download` fetches all of it, "
@@ -62,6 +63,8 @@ class Corpus:
 
 def load(path: str | Path | None = None) -> Corpus:
     """The text at `path`; without one $GFRNN_DATA, then enwik8 in the cache folder, then the excerpt."""
+    if path == EXCERPT and not Path(EXCERPT).exists():
+        return excerpt()
     if path is not None:
         return read(Path(path))
     if os.environ.get("GFRNN_DATA"):

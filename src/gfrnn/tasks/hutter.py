@@ -49,7 +49,7 @@ class Hutter:
 
     def notes(self) -> list[str]:
         """What the user should know about the data."""
-        if self.corpus.name == "enwik8 excerpt":
+        if self.corpus.name == "enwik8 excerpt" and self.options.data is None:
             return [corpus.EXCERPT_NOTE]
         if self.options.unknown == "replace" and (count := self.vocabulary.count_unknown(self.corpus.bytes)):
             return [f"{self.corpus.name}: {count} bytes outside the vocabulary are read as '?'"]

@@ -40,6 +40,7 @@ from gfrnn.training.signals import MEANING, Signals
 from gfrnn.training.world import World, flatten, unflatten
 
 VALIDATIONS = 20  # in a budget, unless --validate-every says otherwise
+VALIDATION_REST = 9  # in a budget of minutes a validation waits for so many times as long as the last one took
 CHECKPOINT_SECONDS = 300.0  # between checkpoints, unless --checkpoint-every says otherwise
 BAD_UPDATES = 20  # so many in a row without a finite loss and gradient, and training gives up
 
@@ -95,11 +96,12 @@ class Trainer:
 
     def agree(self) -> None:
         """The only place where clocks and signals, which differ between processes, enter decisions."""
-        seconds = self.seconds()
-        used = self.budget.fraction(self.step, seconds)
-        waited = time.monotonic() - self.saved_at
-        self.used, self.waited, stop_signal = self.world.most(used, waited, self.signals.number)
-        self.stop_signal = int(stop_signal)
+        now = time.monotonic()
+        used = self.budget.fraction(self.step, self.seconds())
+        rested = self.budget.seconds is None or now - self.validated_at >= VALIDATION_REST * self.validation_took
+        flags = self.world.most(used, now - self.saved_at, rested, self.signals.number)
+        self.used, self.waited = flags[:2]
+        self.rested, self.stop_signal = bool(flags[2]), int(flags[3])
 
     def update(self) -> None:
         """One minibatch: forward, backward, and, if all is well, one step of the optimizer."""
@@ -157,9 +159,10 @@ class Trainer:
         return self.config.optimizer.learning_rate * factor * 0.5**self.counters.halvings
 
     def start_clock(self) -> None:
-        self.started_at = self.saved_at = time.monotonic()
+        self.started_at = self.saved_at = self.validated_at = time.monotonic()
         self.seconds_before = self.counters.seconds
-        self.used, self.waited, self.stop_signal = 0.0, 0.0, 0
+        self.used, self.waited, self.validation_took = 0.0, 0.0, 0.0
+        self.rested, self.stop_signal = True, 0
 
     def seconds(self) -> float:
         """Wall-clock spent on this run; of earlier sessions, what led to the checkpoint."""
@@ -172,16 +175,19 @@ class Trainer:
             return True
         if self.config.run.validate_every:
             return self.step > 0 and self.step % self.config.run.validate_every == 0
-        return int(self.used * VALIDATIONS) > self.counters.validations
+        return self.rested and int(self.used * VALIDATIONS) > self.counters.validations
 
     def validate(self) -> None:
         """Measure, keep the best, see whether this is the end, and commit. A signal leaves it to be done again."""
         counters, task = self.counters, self.task
+        began = time.monotonic()
         try:
             with self.averaged():
                 metrics = task.validate(self.model, False, self.tick)
         except Stop:
             return
+        self.validated_at = time.monotonic()
+        self.validation_took = self.validated_at - began
         value = metrics[task.metric]
         if not math.isfinite(value):
             raise NonFinite(f"{self.checkpoints.run}: the validation {task.metric} is {value} at update {self.step}")
