@@ -28,8 +28,11 @@ from gfrnn.training.progress import Progress
 
 NESTINGS, LENGTHS = range(1, 6), range(1, 11)
 PER_CELL, PER_CELL_QUICK = 2000, 200
+FULL, QUICK = "grid.json", "grid-quick.json"  # reports kept in the run folder
 GRID_SEED = 0
 ROWS = 512
+DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+COUNTS = ("target_symbols", "right_symbols")  # of each program of a cell, for comparing runs program by program
 
 
 class Result(NamedTuple):
@@ -123,8 +126,22 @@ def evaluate_grid(model: Seq2Seq, per_cell: int = PER_CELL, tick: Callable[[floa
     cells = []
     for number, (nesting, length) in enumerate((n, length) for n in NESTINGS for length in LENGTHS):
         part = results[number * per_cell : (number + 1) * per_cell]
-        cells.append({"nesting": nesting, "length": length, **summary(part)})
+        counts = pack(r.symbols for r in part), pack(r.right for r in part)
+        cells.append({"nesting": nesting, "length": length, **summary(part), **dict(zip(COUNTS, counts, strict=True))})
     return {"per_cell": per_cell, "programs_sha256": sha256, **summary(results), "cells": cells}
+
+
+def pack(counts: Iterable[int]) -> str:
+    """Small counts, one for each program, as a text: a character each.
+
+    >>> pack([0, 9, 10, 20]), unpack("09ak")
+    ('09ak', [0, 9, 10, 20])
+    """
+    return "".join(DIGITS[count] for count in counts)
+
+
+def unpack(text: str) -> list[int]:
+    return [int(character, 36) for character in text]
 
 
 def grid_of(run: str | Path, *, quick: bool = False, quiet: bool = False, again: bool = False) -> dict[str, Any]:
@@ -136,7 +153,7 @@ def grid_of(run: str | Path, *, quick: bool = False, quiet: bool = False, again:
     """
     folder = find(run)
     model_sha256 = sha256_of(folder / "model.safetensors")
-    kept = Path(run) / ("grid-quick.json" if quick else "grid.json")
+    kept = Path(run) / (QUICK if quick else FULL)
     if kept.exists() and not again:
         report = read_report(kept)
         if report.get("model_sha256") == model_sha256:
@@ -159,8 +176,8 @@ def read_report(path: Path) -> dict[str, Any]:
     """A grid.json; a DataError says that it is none."""
     try:
         report = json.loads(path.read_bytes())
-        cells = {(cell["nesting"], cell["length"]): cell["symbol_accuracy"] for cell in report["cells"]}
-        whole = set(cells) == {(nesting, length) for nesting in NESTINGS for length in LENGTHS}
+        cells = {(cell["nesting"], cell["length"]): len(unpack(cell[COUNTS[1]])) for cell in report["cells"]}
+        whole = cells == dict.fromkeys(((n, length) for n in NESTINGS for length in LENGTHS), report["per_cell"])
     except (ValueError, KeyError, TypeError):
         whole = False
     if not whole:
@@ -189,5 +206,7 @@ def table(report: dict[str, Any]) -> str:
 def report_run(run: str, *, quick: bool, as_json: bool, quiet: bool) -> int:
     """What `gfrnn eval RUN` does for a model of this task."""
     report = grid_of(run, quick=quick, quiet=quiet or as_json, again=True)
+    if as_json:
+        report["cells"] = [{key: cell[key] for key in cell if key not in COUNTS} for cell in report["cells"]]
     print(json.dumps(report) if as_json else table(report))
     return 0

@@ -1,0 +1,198 @@
+"""The paper's heat maps of program evaluation: stacked, gated, and the difference, one row per unit.
+
+Nesting goes up, length to the right, as in the paper. The colours (cividis; purple to orange through white) are told
+apart by colour-blind readers and in print; every cell also holds its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gfrnn.errors import UsageError
+from gfrnn.intervals import Share, paired
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
+
+METRICS = {
+    "symbol_accuracy": "target symbols predicted right, the correct ones before given",
+    "exact_match": "greedy answers that are right",
+}
+NOISE = "hatched, in brackets: 0 is within the difference's 95 % interval (noise of the test programs; one run each)"
+Cells = dict[tuple[int, int], Share]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Two evaluated runs to compare, b against a."""
+
+    title: str
+    names: tuple[str, str]
+    a: Cells
+    b: Cells
+    gain: Cells
+
+
+def cells_of(report: dict[str, Any], metric: str) -> Cells:
+    """The cells of a grid report (see evaluate_programs)."""
+    return {
+        (cell["nesting"], cell["length"]): Share(cell[metric], *cell[f"{metric}_interval"]) for cell in report["cells"]
+    }
+
+
+def gain_of(b: dict[str, Any], a: dict[str, Any], metric: str) -> Cells:
+    """b minus a in every cell, compared program by program."""
+    from gfrnn.evaluate_programs import unpack
+
+    others = {(cell["nesting"], cell["length"]): cell for cell in a["cells"]}
+    gains = {}
+    for cell in b["cells"]:
+        place = cell["nesting"], cell["length"]
+        symbols = unpack(cell["target_symbols"])
+        right, other = unpack(cell["right_symbols"]), unpack(others[place]["right_symbols"])
+        if metric == "exact_match":
+            right, other = ([int(r == s) for r, s in zip(one, symbols, strict=True)] for one in (right, other))
+            symbols = [1] * len(symbols)
+        gains[place] = paired(right, other, symbols)
+    return gains
+
+
+def pair(reports: Sequence[tuple[str, dict[str, Any]]], metric: str) -> list[Row]:
+    """One row per unit, LSTM first: its two runs, the stacked one first, otherwise in the order given."""
+    if len({report["programs_sha256"] for _, report in reports}) > 1:
+        raise UsageError("the runs were evaluated on different programs: evaluate all of them again")
+    rows = []
+    for unit in ("lstm", "gru", "tanh"):
+        runs = [(name, report) for name, report in reports if report["model"]["unit"] == unit]
+        if not runs:
+            continue
+        if len(runs) != 2:
+            said = ", ".join(name for name, _ in runs)
+            raise UsageError(f"a heat map compares two runs of each unit, but of {unit} there are {len(runs)}: {said}")
+        runs.sort(key=lambda run: run[1]["model"]["wiring"] != "stacked")
+        (_, a), (_, b) = runs
+        wirings = [report["model"]["wiring"] for _, report in runs]
+        names = tuple(wirings) if len(set(wirings)) == 2 else tuple(name for name, _ in runs)
+        values = cells_of(a, metric), cells_of(b, metric), gain_of(b, a, metric)
+        rows.append(Row(unit.upper() if unit != "tanh" else unit, (names[0], names[1]), *values))
+    return rows
+
+
+def draw(rows: Sequence[Row], metric: str, stem: Path) -> list[Path]:
+    """Writes stem.svg and stem.png."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise UsageError("drawing needs matplotlib: pip install 'gfrnn[report]'") from None
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    shares = [share.value for row in rows for cells in (row.a, row.b) for share in cells.values()]
+    most = max(0.01, *(abs(share.value) for row in rows for share in row.gain.values()))
+    settings: Any = {"svg.hashsalt": "gfrnn", "font.size": 9, "hatch.linewidth": 0.6}
+    with pyplot.rc_context(settings):
+        figure, axes = pyplot.subplots(
+            len(rows), 3, figsize=(15.5, 0.9 + 2.75 * len(rows)), squeeze=False, layout="constrained"
+        )
+        for row, (left, middle, right) in zip(rows, axes, strict=True):
+            scale = {"cmap": "cividis", "vmin": min(shares), "vmax": max(shares)}
+            image(left, row.a, f"{row.title}, {row.names[0]}", _percent, scale)
+            accuracy = image(middle, row.b, f"{row.title}, {row.names[1]}", _percent, scale)
+            figure.colorbar(accuracy, ax=[left, middle], label="%", format=_percent_tick, pad=0.01)
+            title = f"{row.title}, {row.names[1]} minus {row.names[0]}"
+            gain = image(right, row.gain, title, _points, {"cmap": "PuOr_r", "vmin": -most, "vmax": most}, noise=True)
+            figure.colorbar(gain, ax=right, label="percentage points", format=_percent_tick, pad=0.02)
+        figure.suptitle(f"Program evaluation: {METRICS[metric]} (%)")
+        figure.supxlabel(NOISE, fontsize=8)
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "png")]
+        for path in paths:
+            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+        pyplot.close(figure)
+    return paths
+
+
+def image(
+    axes: Axes, cells: Cells, title: str, show: Callable[[Share], str], scale: dict[str, Any], noise: bool = False
+) -> AxesImage:
+    """One map with its numbers; with `noise`, cells that may well be 0 are hatched."""
+    from matplotlib.patches import Rectangle
+
+    nestings, lengths = (sorted({place[axis] for place in cells}) for axis in (0, 1))
+    values = [[cells[nesting, length].value for length in lengths] for nesting in nestings]
+    drawn = axes.imshow(values, origin="lower", aspect="auto", **scale)
+    axes.set_xticks(range(len(lengths)), [str(length) for length in lengths])
+    axes.set_yticks(range(len(nestings)), [str(nesting) for nesting in nestings])
+    axes.set(title=title, xlabel="length", ylabel="nesting")
+    for (nesting, length), share in cells.items():
+        x, y = lengths.index(length), nestings.index(nesting)
+        colour = drawn.to_rgba(np.array(share.value))
+        red, green, blue, _ = colour
+        dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+        text = show(share)
+        if noise and share.is_noise:
+            text = f"({text})"
+            lines = "0.85" if dark else "0.45"
+            corner = (x - 0.5, y - 0.5)
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, hatch="////", edgecolor=lines, linewidth=0))
+        box = {"facecolor": colour, "edgecolor": "none", "pad": 0.6}
+        axes.text(x, y, text, ha="center", va="center", color="white" if dark else "black", fontsize=8, bbox=box)
+    return drawn
+
+
+def _percent(share: Share) -> str:
+    return f"{100 * share.value:.1f}"
+
+
+def _points(share: Share) -> str:
+    return f"{100 * share.value:+.1f}".replace("-0.0", "0.0").replace("+0.0", "0.0")
+
+
+def _percent_tick(value: float, position: int | None = None) -> str:
+    return f"{100 * value:g}"
+
+
+def describe(rows: Sequence[Row]) -> str:
+    """The paper's claim, counted: in how many cells b beats a, and whether the gain grows with nesting and length."""
+    lines = []
+    for row in rows:
+        gain = row.gain
+        better = sum(share.low > 0 for share in gain.values())
+        worse = sum(share.high < 0 for share in gain.values())
+        easy, hard = _mean(gain, lambda n, length: n + length <= 7), _mean(gain, lambda n, length: n + length > 9)
+        lines.append(
+            f"{row.title}: {row.names[1]} is better than {row.names[0]} in {better} of {len(gain)} cells, "
+            f"worse in {worse}, within noise in {len(gain) - better - worse}; mean gain {100 * easy:+.2f} points where "
+            f"nesting + length <= 7, {100 * hard:+.2f} where it is > 9"
+        )
+    return "\n".join(lines)
+
+
+def _mean(cells: Cells, chosen: Callable[[int, int], bool]) -> float:
+    values = [share.value for place, share in cells.items() if chosen(*place)]
+    return sum(values) / len(values)
+
+
+def plot(runs: Sequence[Path], out: Path) -> list[Path]:
+    """What `gfrnn plot RUN RUN ... --heatmap` does: out.svg and .png of the paper's metric, out-exact of exact match.
+
+    Runs that were not evaluated yet are evaluated now: in full, unless all that is there are quick evaluations.
+    """
+    from gfrnn.evaluate_programs import FULL, QUICK, grid_of
+
+    if not 2 <= len(runs) <= 6:
+        raise UsageError(f"a heat map compares two runs of each unit; {len(runs)} given")
+    quick = all((run / QUICK).exists() and not (run / FULL).exists() for run in runs)
+    reports = [(run.name, grid_of(run, quick=quick)) for run in runs]
+    written = []
+    for metric, suffix in (("symbol_accuracy", ""), ("exact_match", "-exact")):
+        rows = pair(reports, metric)
+        written += draw(rows, metric, out.with_name(out.name + suffix))
+        print(f"{METRICS[metric]}:\n{describe(rows)}")
+    return written
