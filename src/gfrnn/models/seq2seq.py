@@ -123,14 +123,17 @@ class Seq2Seq(Pretrained):
         nats = symbol_nats(self.features(batch), self.head.weight, self.head.bias, batch.target)
         return nats.where(batch.real, 0).sum(0)
 
-    def right(self, batch: Batch) -> Tensor:
-        """(U, B): the most probable symbol is the correct one, those before it given. False on padding.
+    def measure(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Of each program its cost in nats, and how many symbols are right, those before given: (B,), (B,).
 
-        A row that is right everywhere is exactly a row whose greedy answer is right: as long as the answer agrees
-        with the target, greedy decoding feeds what teacher forcing feeds.
+        A symbol is right when it is the most probable one. A program with all symbols right is exactly a program
+        whose greedy answer is right: while that agrees with the target, it is fed what teacher forcing feeds.
         """
-        best = self(batch)[..., :TARGET_PAD].argmax(-1)
-        return (best == batch.target) & batch.real
+        logits, real = self(batch), batch.real
+        picked = logits.gather(-1, batch.target[..., None])[..., 0]
+        nats = (logits.logsumexp(-1) - picked).where(real, 0).sum(0)
+        right = (logits[..., :TARGET_PAD].argmax(-1) == batch.target) & real
+        return nats, right.sum(0)
 
     @property
     def device(self) -> torch.device:

@@ -74,11 +74,16 @@ def _write(programs: Iterator[Program], out: TextIO, *, as_json: bool) -> int:
     for program in programs:
         count += 1
         if as_json:
-            out.write(json.dumps(program._asdict()) + "\n")
+            out.write(dump(program))
         else:
             out.write(f"{program.source}\n# {program.target}\n\n")
     out.flush()
     return count
+
+
+def dump(program: Program) -> str:
+    """One line of a file of programs."""
+    return json.dumps(program._asdict()) + "\n"
 
 
 def read(path: str | Path) -> Iterator[Program]:

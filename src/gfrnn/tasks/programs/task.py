@@ -1,0 +1,86 @@
+"""Program evaluation as the training loop sees it (the protocol is in training/loop.py)."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gfrnn.config import Config
+from gfrnn.errors import UsageError
+from gfrnn.evaluate_programs import measure, summary
+from gfrnn.models.seq2seq import Seq2Seq
+from gfrnn.tasks.programs.batches import Batch, collate
+from gfrnn.tasks.programs.config import ProgramsConfig, Seq2SeqConfig
+from gfrnn.tasks.programs.generator import Program, Settings, stream
+from gfrnn.tasks.programs.training_data import TrainingPrograms
+
+SAMPLE = 2000  # training programs whose average sizes stand for all
+VALIDATION_SEED = 0
+
+
+class Programs:
+    """Every update reads whole programs from the zero state; nothing is carried from one to the next."""
+
+    name, metric, higher_is_better = "programs", "symbol_accuracy", True
+
+    def __init__(self, config: Config) -> None:
+        assert isinstance(config.data, ProgramsConfig) and isinstance(config.model, Seq2SeqConfig)
+        self.data, self.model_config = config.data, config.model
+        self.rows = self.data.rows
+        self.epoch = self.data.programs / self.rows
+        self.training = TrainingPrograms(self.data, config.run.seed)
+        sample = [self.training.program(index) for index in range(min(SAMPLE, self.data.programs))]
+        self.sample_sha256 = hashlib.sha256("\n\n".join(p.source for p in sample).encode()).hexdigest()
+        self.target_symbols = sum(len(p.target) + 1 for p in sample) / len(sample)
+        source_symbols = sum(len(p.source) for p in sample) / len(sample)
+        self.characters = round(self.rows * (source_symbols + self.target_symbols))
+
+    def build_model(self, seed: int) -> Seq2Seq:
+        torch.manual_seed(seed)
+        options = dataclasses.asdict(self.model_config)
+        input_std = options.pop("input_std")
+        try:
+            model = Seq2Seq(**options)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        if input_std:
+            model.reset_parameters(input_std)
+        return model
+
+    def batch(self, seed: int, step: int, rows: slice) -> Batch:
+        assert seed == self.training.seed
+        return collate(self.training.batch(step)[rows])
+
+    def resets(self, step: int) -> bool:
+        return True
+
+    def loss(self, model: Seq2Seq, batch: Batch, state: Any) -> tuple[Tensor, float, None]:
+        """Every program counts as one of average size, so that its weight does not depend on its minibatch."""
+        nats = model.loss(batch)
+        return nats.sum(), len(nats) * self.target_symbols, None
+
+    @cached_property
+    def validation_programs(self) -> list[Program]:
+        settings = Settings(self.data.max_length, self.data.max_nesting)
+        return list(stream(VALIDATION_SEED, self.data.validate_programs, settings, "validation"))
+
+    def validate(self, model: Seq2Seq, full: bool, tick: Callable[[], None]) -> dict[str, Any]:
+        return summary(measure(model, self.validation_programs, tick=lambda fraction: tick()))
+
+    def validates_all(self) -> bool:
+        return True
+
+    def identity(self) -> dict[str, Any]:
+        return {"programs": self.data.programs, "sample_sha256": self.sample_sha256}
+
+    def notes(self) -> list[str]:
+        return []
+
+    def show(self, nats: float) -> str:
+        return f"{nats:.3f} nats/symbol"

@@ -1,0 +1,172 @@
+"""Accuracies and their intervals; the grid, its cache, and its report."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from gfrnn import evaluate_programs
+from gfrnn.cli import main
+from gfrnn.errors import DataError
+from gfrnn.evaluate_programs import Result, cell, grid_of, grid_programs, measure, pack, summary, unpack
+from gfrnn.intervals import clustered, paired, wilson
+from gfrnn.models import CharLM
+from gfrnn.models.seq2seq import Seq2Seq
+from gfrnn.tasks.programs import Settings, split_of, stream
+from gfrnn.tasks.programs.symbols import encode_target
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache_and_small_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(evaluate_programs, "PER_CELL", 4)
+    monkeypatch.setattr(evaluate_programs, "PER_CELL_QUICK", 2)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run folder with a model that has learnt nothing."""
+    folder = tmp_path / "run"
+    Seq2Seq("gru", 4, 2).save_pretrained(folder / "best")
+    (folder / "config.yaml").write_text("task: programs\n")
+    return folder
+
+
+def test_wilson_holds_at_the_edges_and_in_the_middle() -> None:
+    """Reference values of the closed formula, worked out by hand for 0, 1 and 1/4 of 20."""
+    z2 = 1.959963984540054**2
+    assert wilson(0, 20).low == 0
+    assert wilson(0, 20).high == pytest.approx(z2 / (20 + z2))
+    assert wilson(1, 20).low == pytest.approx(20 / (20 + z2))
+    assert wilson(1, 20).high == 1
+    share = wilson(0.25, 20)
+    assert (share.low, share.high) == (pytest.approx(0.11186, abs=1e-5), pytest.approx(0.46870, abs=1e-5))
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_the_interval_holds_the_truth_nineteen_times_in_twenty(together: bool) -> None:
+    """Symbols right or wrong independently, or all of a program's together: the interval knows."""
+    rng = random.Random(7)
+    inside, rounds = 0, 400
+    for _ in range(rounds):
+        trials = [rng.randint(2, 9) for _ in range(150)]
+        if together:
+            right = [t if rng.random() < 0.7 else 0 for t in trials]
+        else:
+            right = [sum(rng.random() < 0.7 for _ in range(t)) for t in trials]
+        share = clustered(right, trials)
+        inside += share.low <= 0.7 <= share.high
+    assert 0.92 <= inside / rounds <= 0.98
+
+
+def test_the_paired_interval_holds_the_truth_and_is_narrow() -> None:
+    """Two results that share what is hard: half the programs neither gets, and b gains one symbol in ten."""
+    rng = random.Random(8)
+    inside, rounds, widths = 0, 400, []
+    for _ in range(rounds):
+        trials = [8] * 150
+        hard = [rng.random() < 0.5 for _ in trials]
+        a = [0 if h else 4 for h in hard]
+        b = [0 if h else 4 + sum(rng.random() < 0.1 for _ in range(4)) for h in hard]
+        gain = paired(b, a, trials)
+        inside += gain.low <= 0.5 * 0.4 / 8 <= gain.high
+        widths.append(gain.high - gain.low)
+    assert 0.92 <= inside / rounds <= 0.98
+    assert sum(widths) / rounds < 0.3 * (clustered(b, trials).high - clustered(b, trials).low)
+    assert paired([1, 2], [1, 2], [2, 2]).is_noise
+    assert not paired([2, 2, 1, 2], [0, 0, 0, 0], [2] * 4).is_noise
+
+
+def test_summary_counts() -> None:
+    report = summary([Result(4, 4, 1.0), Result(2, 1, 3.0), Result(3, 3, 0.5), Result(3, 0, 1.5)])
+    assert report["symbol_accuracy"] == 8 / 12
+    assert report["exact_match"] == 0.5
+    assert report["nats_per_symbol"] == 0.5
+    assert (report["programs"], report["symbols"]) == (4, 12)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100])
+def test_measure_does_not_depend_on_the_minibatches(rows: int) -> None:
+    torch.manual_seed(3)
+    model = Seq2Seq("gru", 5, 2).double()
+    programs = list(stream(1, 25, Settings(max_length=3)))
+    results = measure(model, programs, rows)
+    again = measure(model, programs[::-1], 25)[::-1]
+    for program, result, other in zip(programs, results, again, strict=True):
+        assert result.symbols == len(encode_target(program.target))
+        assert result.right == other.right
+        assert result.nats == pytest.approx(other.nats)
+    assert model.training
+
+
+def test_the_grid_is_test_programs_of_every_cell() -> None:
+    programs, _ = grid_programs(3)
+    assert len(programs) == 50 * 3
+    assert {split_of(p.source) for p in programs} == {"test"}
+    assert programs[:3] == list(cell(1, 1, 3))
+    assert programs[-3:] == list(cell(5, 10, 3))
+    assert {(p.nesting, p.length) for p in programs} == {(n, length) for n in range(1, 6) for length in range(1, 11)}
+
+
+def test_the_grid_is_made_once_and_a_changed_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    programs, sha256 = grid_programs(2)
+    monkeypatch.setattr(evaluate_programs, "cell", None)  # it must not be asked again
+    assert grid_programs(2) == (programs, sha256)
+    (kept,) = (evaluate_programs.cache_folder() / "programs").iterdir()
+    text = kept.read_text()
+    kept.write_text(text.replace('"target": "', '"target": "1', 1))
+    with pytest.raises(DataError, match=r"test-2-.*jsonl was changed after it was written"):
+        grid_programs(2)
+
+
+def test_eval_reports_and_keeps_the_grid(run: Path, capsys: Capture) -> None:
+    assert main(["eval", str(run), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["per_cell"] == 4
+    assert len(printed["cells"]) == 50
+    low, high = printed["symbol_accuracy_interval"]
+    assert low < printed["symbol_accuracy"] < high
+    assert (
+        printed["symbol_accuracy"]
+        == sum(c["symbol_accuracy"] * c["symbols"] for c in printed["cells"]) / printed["symbols"]
+    )
+    kept = json.loads((run / "grid.json").read_text())
+    first = kept["cells"][0]
+    assert sum(unpack(first["right_symbols"])) / sum(unpack(first["target_symbols"])) == first["symbol_accuracy"]
+    assert main(["eval", str(run), "--quick", "--quiet"]) == 0
+    table = capsys.readouterr().out
+    assert "symbols right:" in table
+    assert "greedy answers right: 0.00 %" in table
+    assert "100 programs, 2 a cell" in table
+
+
+def test_a_kept_grid_serves_until_the_model_changes(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = grid_of(run, quiet=True)
+    monkeypatch.setattr(evaluate_programs, "evaluate_grid", lambda *arguments: {"cells": "evaluated again"})
+    assert grid_of(run, quiet=True) == first
+    torch.manual_seed(99)
+    Seq2Seq("gru", 4, 2).save_pretrained(run / "best")
+    assert grid_of(run, quiet=True)["cells"] == "evaluated again"
+
+
+@pytest.mark.parametrize("damage", ["", "[]", '{"cells": []}', "{"])
+def test_a_damaged_report_is_named(run: Path, damage: str) -> None:
+    (run / "grid.json").write_text(damage)
+    with pytest.raises(DataError, match=r"grid.json is damaged"):
+        grid_of(run)
+
+
+def test_the_wrong_kind_of_model(tmp_path: Path, capsys: Capture) -> None:
+    CharLM(hidden_size=3, num_layers=1).save_pretrained(tmp_path / "text")
+    with pytest.raises(DataError, match="holds a CharLM, not a Seq2Seq"):
+        grid_of(tmp_path / "text")
+    assert main(["eval", str(tmp_path / "nowhere")]) == 3
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_counts_as_text() -> None:
+    assert unpack(pack(range(36))) == list(range(36))
