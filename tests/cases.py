@@ -63,13 +63,18 @@ class Case:
         return layer
 
 
+# (unit, wiring, gates_see) that differ: a tanh unit has no gates, and a stacked layer sees only itself either way.
+KINDS = [
+    (unit, wiring, gates_see)
+    for unit, wiring, gates_see in itertools.product(UNITS, WIRINGS, ("all", "own"))
+    if gates_see == "all" or (unit != "tanh" and wiring != "stacked")
+]
 CASES = [
-    Case(unit, wiring, gates_see, input_skip, bias)
-    for unit, wiring, gates_see, input_skip, bias in itertools.product(
-        UNITS, WIRINGS, ("all", "own"), (False, True), (True, False)
-    )
-] + [
-    Case(unit, wiring, gates_see, num_layers=1) for unit in UNITS for wiring in WIRINGS for gates_see in ("all", "own")
+    *(Case(*kind, *options) for kind in KINDS for options in itertools.product((False, True), (True, False))),
+    *(Case(*kind, num_layers=1) for kind in KINDS),
+    # where gates_see must change nothing
+    *(Case("tanh", wiring, "own") for wiring in WIRINGS),
+    *(Case(unit, "stacked", "own", input_skip=True) for unit in ("gru", "lstm")),
 ]
 
 # One of each unit, wiring and layout, for what does not depend on every option.
