@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from gfrnn.models.char_lm import CharLM
+from gfrnn.models.pretrained import evaluating
 
 WARMUP = 1000  # characters each stream reads before those it is scored on
 MAX_STREAMS = 128
@@ -53,10 +54,8 @@ def score_text(
         streams = max(1, min(MAX_STREAMS, pairs // (4 * warmup) if warmup else MAX_STREAMS))
     part = -(-pairs // streams)
     starts = np.arange(streams) * part
-    was_training = model.training
-    model.eval()
-    nats, state = 0.0, None
-    try:
+    nats, state = float(model.first_nats()[int(ids[0])]), None
+    with evaluating(model):
         for low, high in chunks(-warmup if streams > 1 else 0, part):
             if low == 0 and state is not None:
                 state = zero_first_row(state)  # the first part has nothing before it
@@ -67,9 +66,6 @@ def score_text(
                 scored = index[:-1] < np.minimum(starts + part, pairs)
                 nats += float(cost.double().mul_(torch.from_numpy(scored)).sum())
             tick()
-        nats += float(model.first_nats()[int(ids[0])])
-    finally:
-        model.train(was_training)
     return Score(nats / math.log(2), count)
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from gfrnn.errors import UsageError
 from gfrnn.models.char_lm import CharLM
+from gfrnn.models.pretrained import evaluating
 
 PROMPT_CHUNK = 1000
 
@@ -90,13 +91,11 @@ def stream(
     if max_new < 0 or samples < 1:
         raise UsageError(f"max_new must be 0 or more and samples 1 or more, got {max_new} and {samples}")
     ids = torch.from_numpy(encode_prompt(model, prompt, unknown).astype(np.int64))
-    was_training = model.training
-    model.eval()
-    try:
+    seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
+    generators = [np.random.default_rng([seed, i]) for i in range(samples)]
+    with evaluating(model):
         logits, state = read_prompt(model, ids)
         logits, state = logits.expand(samples, -1), expand(state, samples)
-        seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
-        generators = [np.random.default_rng([seed, i]) for i in range(samples)]
         for step in range(max_new):
             uniform = torch.tensor([generator.random() for generator in generators], dtype=torch.float64)
             symbols = draw(logits, uniform, sampling)
@@ -104,8 +103,6 @@ def stream(
             if step + 1 < max_new:
                 features, state = model.layer.step(symbols, state)
                 logits = model.head(features)
-    finally:
-        model.train(was_training)
 
 
 def read_prompt(model: CharLM, ids: Tensor) -> tuple[Tensor, Any]:

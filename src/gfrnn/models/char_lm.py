@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gfrnn.layers import GFGRU, GFLSTM, GFRNN, GatedFeedback
-from gfrnn.models.pretrained import Pretrained
+from gfrnn.models.pretrained import Pretrained, evaluating
 from gfrnn.models.softmax import symbol_nats
 from gfrnn.vocabulary import Vocabulary
 
@@ -115,10 +115,11 @@ class CharLM(Pretrained):
         if len(ids) == 0:
             return np.zeros(0)
         parts, state = [self.first_nats()[ids[:1]]], None
-        for start in range(0, len(ids) - 1, SCORE_CHUNK):
-            window = ids[start : start + SCORE_CHUNK + 1, None]
-            nats, state = self.nats(window[:-1], window[1:], state)
-            parts.append(nats.flatten())
+        with evaluating(self):
+            for start in range(0, len(ids) - 1, SCORE_CHUNK):
+                window = ids[start : start + SCORE_CHUNK + 1, None]
+                nats, state = self.nats(window[:-1], window[1:], state)
+                parts.append(nats.flatten())
         return torch.cat(parts).double().numpy() / math.log(2)
 
     def generate(

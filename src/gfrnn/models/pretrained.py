@@ -1,5 +1,7 @@
 """Folders that hold a model: config.json, model.safetensors, and the manifest with their checksums."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -73,6 +75,17 @@ class Pretrained(nn.Module):
             raise DataError(f"{folder}: weights and config.json disagree: {difference}")
         model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
         return model.requires_grad_().eval()
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards the model is as it was."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
 
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

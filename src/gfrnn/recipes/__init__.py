@@ -1,6 +1,5 @@
 """What can be trained: each recipe is a complete configuration that carries the number it aims at."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gfrnn.config import Config
@@ -24,16 +23,9 @@ class Recipe:
 
 def load() -> dict[str, Recipe]:
     """All recipes, by name."""
-    from gfrnn.recipes import hutter
+    from gfrnn.recipes import hutter, programs
 
-    groups: list[Iterable[Recipe]] = [hutter.recipes()]
-    try:
-        from gfrnn.recipes import programs
-    except ImportError:
-        pass
-    else:
-        groups.append(programs.recipes())
-    return {recipe.name: recipe for group in groups for recipe in group}
+    return {recipe.name: recipe for recipe in (*hutter.recipes(), *programs.recipes())}
 
 
 def find(name: str) -> Recipe:

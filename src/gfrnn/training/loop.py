@@ -52,6 +52,9 @@ class Stop(Exception):
 class Trainer:
     """One run, from wherever it is (see persist.py) to the end of its budget."""
 
+    validated_at: float
+    validation_took: float
+
     def __init__(
         self, config: Config, task: Any, checkpoints: Checkpoints, log: RunLog, progress: Progress, world: World
     ) -> None:
@@ -121,7 +124,7 @@ class Trainer:
             self.apply(norm)
             self.state = unflatten(tuple(part.detach() for part in flatten(state)))
             self.counters.nats += total
-            self.counters.symbols += int(symbols)
+            self.counters.symbols += symbols
             self.counters.norm = max(self.counters.norm, norm)
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
@@ -233,7 +236,7 @@ class Trainer:
                 characters=counters.characters,
                 seconds=round(self.seconds(), 3),
             )
-        counters.nats, counters.symbols, counters.norm = 0.0, 0, 0.0
+        counters.nats, counters.symbols, counters.norm = 0.0, 0.0, 0.0
 
     def show(self) -> None:
         counters = self.counters

@@ -31,7 +31,7 @@ class Counters:
     done: bool = False
     # of the updates since the last training record in metrics.jsonl
     nats: float = 0.0
-    symbols: int = 0
+    symbols: float = 0.0
     norm: float = 0.0
     identity: dict[str, Any] = field(default_factory=dict)
     explosions: dict[str, Any] = field(default_factory=dict)
@@ -71,7 +71,8 @@ def restore(trainer: "Trainer", snapshot: Snapshot) -> None:
         return {k.removeprefix(prefix): v for k, v in snapshot.tensors.items() if k.startswith(prefix)}
 
     optim.restore_optimizer(trainer.optimizer, trainer.names, section("optimizer."))
-    trainer.averages.tensors = section("average.")
+    averages = section("average.")
+    trainer.averages.tensors = {name: averages[name] for name in trainer.names if name in averages}
     parts = section("state.")
     trainer.state = unflatten(trainer.world.own(tuple(parts[key] for key in sorted(parts))))
     trainer.explosions.restore(trainer.counters.explosions)

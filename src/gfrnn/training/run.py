@@ -1,6 +1,7 @@
 """A run folder: started, continued, or refused."""
 
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -38,24 +39,29 @@ def train(
             progress.say(note)
         checkpoints.keep = config.run.keep
         checkpoints.sweep()
-        snapshot = checkpoints.latest()
-        log = RunLog(out)
-        trainer = Trainer(config, task, checkpoints, log, progress, World())
-        config.save(out / CONFIG)
-        if snapshot is None:
-            write_environment(out)
-            log.write("start", 0, recipe=config.recipe, parameters=sum(p.numel() for p in trainer.parameters))
-        else:
-            persist.restore(trainer, snapshot)
-            if not trainer.counters.done:
-                log.write("resume", trainer.step, environment=environment())
-                progress.say(f"{out}: continuing at update {trainer.step}")
-            persist.mend_best(trainer)
-        already_done = trainer.counters.done
-        trainer.run()
-        result = summary(trainer, out, already_done)
-        log.close()
-    return result
+        with closing(RunLog(out)) as log:
+            trainer = Trainer(config, task, checkpoints, log, progress, World())
+            snapshot = checkpoints.latest()
+            if snapshot is not None:
+                persist.restore(trainer, snapshot)
+            already_done = trainer.counters.done
+            config.save(out / CONFIG)
+            announce(trainer, snapshot is None)
+            trainer.run()
+            return summary(trainer, already_done)
+
+
+def announce(trainer: Trainer, fresh: bool) -> None:
+    """Write down where the run begins, or goes on."""
+    run, log = trainer.checkpoints.run, trainer.log
+    if fresh:
+        write_environment(run)
+        log.write("start", 0, recipe=trainer.config.recipe, parameters=sum(p.numel() for p in trainer.parameters))
+        return
+    if not trainer.counters.done:
+        log.write("resume", trainer.step, environment=environment())
+        trainer.progress.say(f"{run}: continuing at update {trainer.step}")
+    persist.mend_best(trainer)
 
 
 def settle(
@@ -88,9 +94,9 @@ def settle(
     return stored.replace(**{key: new[key] for key in changed & FREE & given})
 
 
-def summary(trainer: Trainer, out: Path, already_done: bool) -> dict[str, Any]:
+def summary(trainer: Trainer, already_done: bool) -> dict[str, Any]:
     """What the run came to; the best model is validated once more where training looked at a part only."""
-    counters, task = trainer.counters, trainer.task
+    counters, task, out = trainer.counters, trainer.task, trainer.checkpoints.run
     result: dict[str, Any] = {
         "run": str(out),
         "recipe": trainer.config.recipe,

@@ -1,0 +1,252 @@
+"""Checkpoints: what is saved comes back, a crash at any step of a save loses nothing, damage is seen."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from runs import files
+
+from gfrnn import files as file_module
+from gfrnn import tensorfile
+from gfrnn.errors import DataError, UsageError
+from gfrnn.training import checkpoint, runlog
+from gfrnn.training.checkpoint import Checkpoints, Snapshot, lock
+
+
+def snapshot(step: int) -> Snapshot:
+    weights = {"w": torch.full((3,), float(step)), "b": torch.arange(step + 1)}
+    return Snapshot(step, weights, {"architecture": "X"}, {"rng": torch.get_rng_state()}, {"best": 0.1 + step})
+
+
+def test_what_is_saved_comes_back(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.latest() is None
+    checkpoints.save(snapshot(3))
+    found = checkpoints.latest()
+    assert found is not None
+    assert (found.step, found.config, found.counters) == (3, {"architecture": "X"}, {"step": 3, "best": 3.1})
+    assert torch.equal(found.model["b"], torch.arange(4))
+    assert torch.equal(found.tensors["rng"], torch.get_rng_state())
+    assert sorted(path.name for path in (tmp_path / "checkpoints" / "step-3").iterdir()) == [
+        "config.json",
+        "manifest.json",
+        "model.safetensors",
+        "train.json",
+        "train.safetensors",
+    ]
+    assert (tmp_path / "LATEST").read_text() == "step-3\n"
+
+
+def test_the_last_k_and_the_best_are_kept(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    for step in range(6):
+        checkpoints.save(snapshot(step), best_step=1 if step else None)
+    assert checkpoints.steps() == [1, 4, 5]
+
+
+class Crash(BaseException):
+    """As sudden as kill -9: nothing catches it."""
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> list[str]:
+    """Die before the n-th (or half-way through it, when it writes) call that touches the disk; lists those made."""
+    done: list[str] = []
+
+    def wrap(module: Any, name: str) -> None:
+        real = getattr(module, name)
+
+        def fake(*args: Any, **kwargs: Any) -> Any:
+            if len(done) == moment:
+                if name == "write_file":
+                    args[0].write_bytes(args[1][: len(args[1]) // 2])
+                raise Crash
+            done.append(name)
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, fake)
+
+    wrap(tensorfile, "write_file")
+    wrap(file_module, "write_file")
+    wrap(file_module, "sync_folder")
+    wrap(checkpoint, "sync_folder")
+    for name in ("rename", "replace"):
+        wrap(os, name)
+    wrap(shutil, "rmtree")
+    return done
+
+
+def test_a_crash_at_any_moment_of_a_save_leaves_the_last_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for moment in range(100):
+        run = tmp_path / str(moment)
+        checkpoints = Checkpoints(run, keep=1)
+        for step in (1, 2):
+            checkpoints.save(snapshot(step))
+        with monkeypatch.context() as patch:
+            done = crash_at(patch, moment)
+            try:
+                checkpoints.save(snapshot(3))
+            except Crash:
+                crashed = True
+            else:
+                crashed = False
+        again = Checkpoints(run, keep=1, report=lambda sentence: pytest.fail(sentence))
+        again.sweep()
+        found = again.latest()
+        assert found is not None
+        assert found.step == (3 if crashed is False or "rename" in done else 2)
+        again.save(snapshot(4))
+        assert again.steps() == [4]
+        assert not list(run.rglob("*.tmp"))
+        if not crashed:
+            break
+    assert moment > 12
+
+
+def test_a_crash_while_a_step_is_saved_again_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for moment in range(100):
+        run = tmp_path / str(moment)
+        Checkpoints(run).save(snapshot(3))
+        with monkeypatch.context() as patch:
+            crash_at(patch, moment)
+            try:
+                Checkpoints(run).save(snapshot(3))
+            except Crash:
+                crashed = True
+            else:
+                crashed = False
+        again = Checkpoints(run)
+        again.sweep()
+        assert again.steps() == [3]
+        again.load(3)
+        if not crashed:
+            return
+    pytest.fail("never got through")
+
+
+def test_every_flipped_bit_and_every_truncation_is_seen(tmp_path: Path) -> None:
+    Checkpoints(tmp_path).save(snapshot(1))
+    good = files(tmp_path / "checkpoints")
+    chance = random.Random(0)
+    for number in range(150):
+        name = chance.choice(sorted(good))
+        content = bytearray(good[name])
+        if number % 3:
+            content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        else:
+            del content[chance.randrange(len(content)) :]
+        (tmp_path / "checkpoints" / name).write_bytes(content)
+        with pytest.raises(DataError, match=r"damaged|cannot be read|is not a safetensors"):
+            Checkpoints(tmp_path).load(1)
+        (tmp_path / "checkpoints" / name).write_bytes(good[name])
+    Checkpoints(tmp_path).load(1)
+
+
+def test_a_damaged_checkpoint_is_reported_and_the_older_one_is_taken(tmp_path: Path) -> None:
+    said: list[str] = []
+    checkpoints = Checkpoints(tmp_path, report=said.append)
+    checkpoints.save(snapshot(1))
+    checkpoints.save(snapshot(2))
+    (tmp_path / "checkpoints/step-2/train.json").write_text("{}")
+    found = checkpoints.latest()
+    assert found is not None
+    assert found.step == 1
+    assert len(said) == 1
+    assert "step-2" in said[0]
+    assert "sha256" in said[0]
+    (tmp_path / "checkpoints/step-1/manifest.json").unlink()
+    with pytest.raises(DataError, match="every checkpoint is damaged"):
+        checkpoints.latest()
+
+
+def test_no_link_no_stranger_and_no_pickle_gets_in(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    folder = checkpoints.save(snapshot(1))
+    outside = tmp_path / "outside"
+    shutil.move(folder / "train.json", outside)
+    (folder / "train.json").symlink_to(outside)
+    with pytest.raises(DataError, match="symbolic link"):
+        checkpoints.load(1)
+    shutil.rmtree(folder)
+    tensorfile.write_folder(folder, dict.fromkeys((*checkpoint.FILES, "../evil"), b""))
+    with pytest.raises(DataError, match="must list"):
+        checkpoints.load(1)
+    shutil.rmtree(folder)
+    fired = tmp_path / "fired"
+
+    class Evil:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return os.mkdir, (str(fired),)
+
+    contents = {"train.json": b'{"step": 1}', "config.json": b"{}"}
+    for name in ("model.safetensors", "train.safetensors"):
+        contents[name] = pickle.dumps(Evil())
+    tensorfile.write_folder(folder, contents)
+    with pytest.raises(DataError, match="is not a safetensors file"):
+        checkpoints.load(1)
+    assert not fired.exists()
+
+
+def test_best_is_replaced_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.best_config() is None
+    checkpoints.write_best({"n": 1}, {"w": torch.ones(1)})
+    for moment in range(50):
+        with monkeypatch.context() as patch:
+            crash_at(patch, moment)
+            try:
+                checkpoints.write_best({"n": 2}, {"w": torch.ones(1)})
+            except Crash:
+                # Either name holds a whole model at any time.
+                assert any((tmp_path / name / "manifest.json").exists() for name in ("best", "best.old"))
+                continue
+        break
+    assert checkpoints.best_config() == {"n": 2}
+
+
+def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
+    code = f"from pathlib import Path; from gfrnn.training.checkpoint import lock; lock(Path({str(tmp_path)!r}))"
+    with lock(tmp_path):
+        with pytest.raises(UsageError, match=f"in use by another process .pid {os.getpid()}"):
+            lock(tmp_path)
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert f"pid {os.getpid()}" in other.stderr
+    lock(tmp_path).close()
+
+
+def test_metrics_survive_a_torn_line_and_forget_what_was_done_again(tmp_path: Path) -> None:
+    log = runlog.RunLog(tmp_path)
+    for step in (1, 2, 3):
+        log.write("train", step, nats=step / 3)
+    log.close()
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"kind": "tra')
+    assert [record["step"] for record in runlog.read_metrics(tmp_path)] == [1, 2, 3]
+    log = runlog.RunLog(tmp_path)
+    log.write("resume", 1)
+    log.write("train", 2, nats=0.5)
+    log.close()
+    kinds = [(record["kind"], record["step"]) for record in runlog.read_metrics(tmp_path)]
+    assert kinds == [("train", 1), ("resume", 1), ("train", 2)]
+    assert path.read_bytes().count(b"\n") == 5
+    path.write_bytes(b"nonsense\n" + path.read_bytes())
+    with pytest.raises(DataError, match=r"metrics.jsonl: line 1 is damaged"):
+        runlog.read_metrics(tmp_path)
+    with pytest.raises(DataError, match="is not a run folder"):
+        runlog.read_metrics(tmp_path / "nowhere")
+
+
+def test_the_environment_is_written_down(tmp_path: Path) -> None:
+    runlog.write_environment(tmp_path)
+    assert torch.__version__ in (tmp_path / "env.json").read_text()
+    assert runlog.environment()["threads"] == torch.get_num_threads()
