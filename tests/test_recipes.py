@@ -1,0 +1,92 @@
+"""Every recipe: complete, with the right number of parameters, the paper's number, and it trains."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+from runs import write_text
+
+from gfrnn.config import Config, OptimizerConfig, load_class
+from gfrnn.errors import UsageError
+from gfrnn.models import CharLM
+from gfrnn.recipes import find, load
+from gfrnn.training.run import train
+
+TEXT_RECIPES = [name for name, recipe in load().items() if recipe.config.task == "hutter"]
+PAPER = Path(__file__).parents[1] / "results" / "paper.csv"
+
+
+def test_every_row_of_the_papers_tables_has_its_recipe() -> None:
+    rows = [row for row in csv.DictReader(PAPER.read_text().splitlines()) if row["recipe"]]
+    assert len(rows) == 13
+    for row in rows:
+        recipe = find(row["recipe"])
+        assert recipe.paper == float(row["value"])
+        model = recipe.config.model
+        assert (model.unit, model.num_layers, model.hidden_size) == (row["unit"], int(row["layers"]), int(row["units"]))
+    assert {row["recipe"] for row in rows} == {name for name in TEXT_RECIPES if name.startswith("hutter-")}
+
+
+@pytest.mark.parametrize("name", TEXT_RECIPES)
+def test_the_number_of_parameters_is_the_one_it_says(name: str) -> None:
+    recipe = find(name)
+    options = {key: value for key, value in vars(recipe.config.model).items() if key != "input_std"}
+    model = CharLM(**options, device="meta")
+    assert sum(p.numel() for p in model.parameters()) == recipe.parameters
+
+
+@pytest.mark.parametrize("name", [name for name in TEXT_RECIPES if name != "hutter-large"])
+def test_it_trains_for_two_updates(name: str, tmp_path: Path) -> None:
+    config = find(name).config.replace(
+        data=write_text(tmp_path), rows=2, length=5, epochs=None, updates=2, validate_every=1, validate_chars=200
+    )
+    result = train(config, tmp_path / "run", quiet=True)
+    assert (result["updates"], result["characters"], result["skipped"]) == (2, 20, 0)
+    assert 4 < result["bpc"] < 9
+
+
+@pytest.mark.slow
+def test_the_large_model_trains_for_two_updates(tmp_path: Path) -> None:
+    test_it_trains_for_two_updates("hutter-large", tmp_path)
+
+
+def test_the_papers_settings() -> None:
+    lstm, tanh, large = (find(f"hutter-{name}").config for name in ("gated-lstm", "gated-tanh", "large"))
+    assert (lstm.data.rows, lstm.data.length, lstm.data.reset_every, lstm.run.epochs) == (100, 100, 100, 100)
+    assert lstm.optimizer == OptimizerConfig("rmsprop", 1e-3, momentum=0.9, decay=0.95, epsilon=1e-4)
+    assert tanh.optimizer.learning_rate == 5e-5
+    assert (large.optimizer.optimizer, large.optimizer.learning_rate) == ("adam", 1e-3)
+    assert (large.optimizer.momentum, large.optimizer.decay) == (0.9, 0.99)
+
+
+def test_a_config_comes_back_from_its_file(tmp_path: Path) -> None:
+    for name, recipe in load().items():
+        recipe.config.save(tmp_path / name)
+        assert Config.load(tmp_path / name) == recipe.config
+
+
+def test_an_unknown_recipe_or_option_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"unknown recipe 'hutter-gated-lsmt'; did you mean 'hutter-gated-lstm'"):
+        find("hutter-gated-lsmt")
+    with pytest.raises(UsageError, match=r"unknown option 'hiden_size'; did you mean 'hidden_size'"):
+        find("hutter-gated-lstm").config.replace(hiden_size=3)
+
+
+def test_the_start_is_the_papers_or_the_modern_one(tmp_path: Path) -> None:
+    def start(name: str) -> CharLM:
+        config = find(name).config.replace(data=write_text(tmp_path), rows=2, length=5)
+        return load_class("gfrnn.tasks.hutter:Hutter")(config).build_model(1)
+
+    paper, modern = start("hutter-gated-lstm"), start("modern-gated-lstm")
+    for layer in (paper.layer, modern.layer):
+        block = layer.weight_hh_l1[:140, 140:280]
+        torch.testing.assert_close(block @ block.T, torch.eye(140), atol=1e-5, rtol=0)
+    assert paper.layer.weight_ih_l0.abs().max() <= 0.08
+    assert paper.layer.bias_l0.abs().max() == 0
+    assert modern.layer.weight_ih_l0.std().item() == pytest.approx(0.5, rel=0.02)
+    assert modern.layer.bias_l0[140:280].unique().tolist() == [1.0]
+    again = start("modern-gated-lstm")
+    assert all(torch.equal(p, q) for p, q in zip(modern.parameters(), again.parameters(), strict=True))
