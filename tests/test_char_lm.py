@@ -190,3 +190,14 @@ def test_options_that_make_no_sense_are_refused() -> None:
         CharLM(batch_first=True)
     with pytest.raises(ValueError, match="each once"):
         CharLM(vocabulary=b"aab")
+
+
+def test_absurd_sizes_in_a_config_are_refused_before_anything_is_made(tmp_path: Path) -> None:
+    small().save_pretrained(tmp_path)
+    for changes in ({"num_layers": 10**9}, {"hidden_size": 10**15}, {"hidden_size": 10**30}):
+        spoil = json.loads((tmp_path / "config.json").read_text())
+        (tmp_path / "manifest.json").unlink(missing_ok=True)
+        (tmp_path / "config.json").write_text(json.dumps({**spoil, **changes}))
+        with pytest.raises(DataError, match=r"disagree|describes no CharLM"):
+            CharLM.from_pretrained(tmp_path)
+        (tmp_path / "config.json").write_text(json.dumps(spoil))

@@ -10,7 +10,7 @@ import torch
 from runs import write_text
 
 from gfrnn.config import Config, OptimizerConfig, load_class
-from gfrnn.errors import UsageError
+from gfrnn.errors import DataError, UsageError
 from gfrnn.models import CharLM
 from gfrnn.recipes import find, load
 from gfrnn.training.run import train
@@ -90,3 +90,15 @@ def test_the_start_is_the_papers_or_the_modern_one(tmp_path: Path) -> None:
     assert modern.layer.bias_l0[140:280].unique().tolist() == [1.0]
     again = start("modern-gated-lstm")
     assert all(torch.equal(p, q) for p, q in zip(modern.parameters(), again.parameters(), strict=True))
+
+
+def test_a_yaml_bomb_is_refused_in_a_short_sentence(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 40))]
+    bomb = "\n".join([*lines, "recipe: r", "task: hutter", "data:", "  rows: *a39"])
+    (tmp_path / "config.yaml").write_text(bomb)
+    with pytest.raises(DataError, match="rows must be of type int") as raised:
+        Config.load(tmp_path / "config.yaml")
+    assert len(str(raised.value)) < 500
+    (tmp_path / "config.yaml").write_bytes(b"x" * (2 << 20))
+    with pytest.raises(DataError, match="more than"):
+        Config.load(tmp_path / "config.yaml")

@@ -5,6 +5,7 @@ Verbs are imported when they are called, and torch only when a verb has parsed i
 
 import errno
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -31,6 +32,9 @@ DEFECT = "this is a defect of gfrnn: --debug shows where"
 def main(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code (see `gfrnn.errors`)."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a model may say anything; a narrow terminal shows '?' for it
+            stream.reconfigure(errors="replace")
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:

@@ -151,11 +151,13 @@ class Config:
         """From config.yaml. Nothing in the file can execute code."""
         import yaml
 
+        from gfrnn.files import read_small
+
         try:
-            values = yaml.safe_load(path.read_text())
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+            values = yaml.safe_load(read_small(path, 1 << 20))
+        except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
             raise DataError(f"{path} cannot be read as a configuration: {error}") from error
-        if not isinstance(values, dict) or values.get("task") not in SECTIONS:
+        if not isinstance(values, dict) or not isinstance(values.get("task"), str) or values["task"] not in SECTIONS:
             raise DataError(f"{path} is no run's configuration: its task is none of {', '.join(SECTIONS)}")
         try:
             data, model = (load_class(name) for name in SECTIONS[values["task"]])

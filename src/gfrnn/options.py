@@ -7,6 +7,7 @@ import argparse
 import dataclasses
 import math
 import re
+import reprlib
 import typing
 from collections.abc import Sequence
 from typing import Any
@@ -131,7 +132,7 @@ class Section:
             value = getattr(self, field.name)
             if not fits(value, hints[field.name]):
                 expected = str(getattr(hints[field.name], "__name__", hints[field.name])).replace("typing.", "")
-                raise UsageError(f"{field.name} must be of type {expected}, got {value!r}")
+                raise UsageError(f"{field.name} must be of type {expected}, got {reprlib.repr(value)[:80]}")
             if isinstance(value, float | int):
                 check_number(field.name, value, **{k: field.metadata.get(k) for k in ("least", "above")})
 
@@ -143,7 +144,7 @@ class Section:
             raise UsageError(f"{where} must be a mapping with the keys {', '.join(known)}")
         for key in values:
             if key not in known:
-                raise UsageError(f"{where}: unknown key '{key}'{nearest(str(key), known)}")
+                raise UsageError(f"{where}: unknown key {reprlib.repr(key)}{nearest(str(key), known)}")
         try:
             return cls(**values)
         except UsageError as error:

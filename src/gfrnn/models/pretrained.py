@@ -66,9 +66,12 @@ class Pretrained(nn.Module):
         config.pop("training", None)
         if architecture != cls.__name__:
             raise DataError(f"{folder} holds a {architecture}, not a {cls.__name__}")
+        layers = config.get("num_layers")
+        if isinstance(layers, int) and layers > len(tensors):
+            raise DataError(f"{folder}: weights and config.json disagree: {layers} layers in {len(tensors)} tensors")
         try:
             model = cls.from_config(config, device="meta")
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, KeyError, OverflowError, RuntimeError) as error:
             raise DataError(f"{folder / 'config.json'} describes no {cls.__name__}: {error}") from error
         difference = differences({k: tuple(v.shape) for k, v in model.state_dict().items()}, tensors)
         if difference:

@@ -111,7 +111,7 @@ class Trainer:
         if self.task.resets(self.step):
             self.state = None
         batch = self.task.batch(self.seed, self.step, self.world.rows(self.task.rows))
-        torch.manual_seed((self.seed << 32) + self.step)  # dropout
+        torch.default_generator.manual_seed((self.seed << 32) + self.step)  # dropout
         nats, count, state = self.task.loss(self.model, batch, self.state)
         (symbols,) = self.world.total(count)
         (nats / symbols).backward()

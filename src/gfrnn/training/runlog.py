@@ -60,6 +60,8 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
             if number == len(lines):  # torn by a crash
                 break
             raise DataError(f"{path}: line {number} is damaged: {error}") from error
+        if record.get("kind") == "start":  # once more from the beginning: killed before the first checkpoint
+            history = []
         if record.get("kind") == "resume":
             history = [earlier for earlier in history if earlier["step"] <= step]
         history.append(record)
