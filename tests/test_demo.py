@@ -1,0 +1,35 @@
+"""The demo: two models, a table, samples, curves; and again without training twice."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from gfrnn import recipes
+from gfrnn.cli import main
+
+
+def test_the_demo_compares_two_models_and_goes_on_where_it_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = recipes.find
+
+    def small(name: str) -> recipes.Recipe:
+        recipe = real(name)
+        return dataclasses.replace(recipe, config=recipe.config.replace(hidden_size=4, num_layers=2))
+
+    monkeypatch.setattr(recipes, "find", small)
+    words = ["demo", "--minutes", "0.001", "--out", str(tmp_path / "demo")]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    rows = [line.split() for line in shown.splitlines() if line.startswith("modern-")]
+    table = {row[0]: row for row in rows if len(row) == 6}
+    assert sorted(table) == ["modern-gated-lstm", "modern-stacked-lstm"]
+    assert all(4 < float(row[2]) < 9 for row in table.values())
+    assert shown.count("<title>") >= 2
+    assert "not comparable with the paper's numbers" in shown
+    assert {path.name for path in (tmp_path / "demo").iterdir()} == {*table, "curves.svg", "curves.png"}
+    assert main(words) == 0
+    assert "continuing" not in capsys.readouterr().out
