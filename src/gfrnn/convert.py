@@ -4,13 +4,15 @@ torch's layers are the stacked wiring with two biases. Its GRU swaps z (sigma(-a
 sign) and has a second bias inside the reset gate, which the paper's GRU does not have.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from gfrnn.equations import GATES
 from gfrnn.layers import GFGRU, GFLSTM, GFRNN, GatedFeedback
 
-PAIRS: dict[type[nn.RNNBase], type[GatedFeedback]] = {nn.RNN: GFRNN, nn.GRU: GFGRU, nn.LSTM: GFLSTM}
+PAIRS: dict[Any, type[GatedFeedback]] = {nn.RNN: GFRNN, nn.GRU: GFGRU, nn.LSTM: GFLSTM}
 
 
 def from_torch(module: nn.RNNBase) -> GatedFeedback:
@@ -30,6 +32,7 @@ def from_torch(module: nn.RNNBase) -> GatedFeedback:
         raise ValueError(f"from_torch: proj_size={module.proj_size} has no counterpart here")
     if module.mode == "RNN_RELU":
         raise ValueError("from_torch: nonlinearity='relu' has no counterpart here, the unit is tanh")
+    weight = next(module.parameters())
     layer = ours(
         module.input_size,
         module.hidden_size,
@@ -37,8 +40,8 @@ def from_torch(module: nn.RNNBase) -> GatedFeedback:
         module.bias,
         module.batch_first,
         module.dropout if module.num_layers > 1 else 0.0,
-        device=module.weight_ih_l0.device,
-        dtype=module.weight_ih_l0.dtype,
+        device=weight.device,
+        dtype=weight.dtype,
         wiring="stacked",
     )
     H = module.hidden_size
@@ -75,7 +78,7 @@ def to_torch(layer: GatedFeedback) -> nn.RNNBase:
         raise ValueError("to_torch: torch has no input_skip=True")
     if layer.output == "all" and deep:
         raise ValueError("to_torch: torch has no output='all'")
-    module = theirs(  # type: ignore[call-arg]
+    module: nn.RNNBase = theirs(
         layer.input_size,
         layer.hidden_size,
         num_layers=layer.num_layers,

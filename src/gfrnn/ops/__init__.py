@@ -11,10 +11,10 @@ from types import ModuleType
 from torch import Tensor
 
 from gfrnn.equations import Spec, State, Weights
-from gfrnn.ops import cpu, reference
+from gfrnn.ops import cpu, manual, reference
 from gfrnn.ops.call import Call, Scanned
 
-BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "reference": reference}
+BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "manual": manual, "reference": reference}
 AUTO = tuple(BACKENDS)
 CHOICES = ("auto", *BACKENDS)
 

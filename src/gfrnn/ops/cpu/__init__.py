@@ -14,7 +14,7 @@ from torch import Tensor
 from gfrnn.equations import State
 from gfrnn.ops.call import Call, Scanned, constant_gates
 
-LIBRARY = pathlib.Path(__file__).with_name("_op.so")
+LIBRARY = pathlib.Path(os.environ.get("GFRNN_OP") or pathlib.Path(__file__).with_name("_op.so"))
 UNITS = ("tanh", "gru", "lstm")  # in the order of kernels.h
 WIRINGS = ("stacked", "feedback", "gated")
 

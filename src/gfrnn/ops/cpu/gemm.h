@@ -1,7 +1,7 @@
 // The two matrix products everything is made of, over one micro-kernel.
 //
-//   multiply   C[m] += A[m] B      weights B packed once per call, rows of A as they lie: the timestep
-//   outer      C[m] += sum_k A[k][m] B[k]   both packed block by block: the weight gradients
+//   multiply   C[m] = D[m] + A[m] B             weights B packed once per call, rows of A as they lie: the timestep
+//   outer      C[m] += sum_k A[k][m] B[k]       both packed block by block: the weight gradients
 //
 // Weights reach us as arrays of row pointers, so that any selection or order of rows is one product, and results leave
 // through row pointers for the same reason. Each element of C is one chain of fused multiply-adds in the order of k,
@@ -44,6 +44,11 @@ void pack_straight(const F* const* rows, int64_t K, int64_t N, F* packed) {
   constexpr int NR = TILE_COLUMNS<F>;
   for (int64_t n0 = 0; n0 < N; n0 += NR, packed += K * NR) {
     const int64_t width = N - n0 < NR ? N - n0 : NR;
+    if (width == NR) {
+      for (int64_t k = 0; k < K; k++)
+        for (int v = 0; v < NR; v += Vec<F>::size) store<F>(packed + k * NR + v, load<F>(rows[k] + n0 + v));
+      continue;
+    }
     for (int64_t k = 0; k < K; k++) {
       for (int64_t n = 0; n < width; n++) packed[k * NR + n] = rows[k][n0 + n];
       for (int64_t n = width; n < NR; n++) packed[k * NR + n] = 0;
@@ -60,7 +65,7 @@ GFRNN_INLINE void accumulate(vec<F> (&tile)[MR][NV], const F* a, int64_t lda, co
     for (int v = 0; v < NV; v++) row[v] = load<F>(b + v * Vec<F>::size);
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++) {
-      const vec<F> x = vec<F>{} + (PACKED_A ? a[i] : a[i * lda]);
+      const vec<F> x = broadcast<F>(PACKED_A ? a[i] : a[i * lda]);
 #pragma GCC unroll 2
       for (int v = 0; v < NV; v++) tile[i][v] += x * row[v];
     }
@@ -69,46 +74,52 @@ GFRNN_INLINE void accumulate(vec<F> (&tile)[MR][NV], const F* a, int64_t lda, co
   }
 }
 
-template <class F, int MR, int NV, bool PACKED_A>
-void tile(const F* a, int64_t lda, const F* b, int64_t K, F* const* c, int64_t column, int width) {
+template <class F, int MR, int NV, bool PACKED_A, bool WHOLE>
+__attribute__((noinline)) void tile(const F* a, int64_t lda, const F* b, int64_t K, const F* const* from, F* const* to,
+                                    int64_t column, int tail) {
+  constexpr int VL = Vec<F>::size, LAST = NV - 1;  // tail: elements of the last vector, VL if WHOLE
   vec<F> sums[MR][NV];
-  constexpr int VL = Vec<F>::size;
-  const int tail = width - (NV - 1) * VL;  // of the last vector
+#pragma GCC unroll 16
   for (int i = 0; i < MR; i++) {
-    const F* p = c[i] + column;
-    if (NV == 2) sums[i][0] = load<F>(p);
-    sums[i][NV - 1] = tail == VL ? load<F>(p + (NV - 1) * VL) : load_some<F>(p + (NV - 1) * VL, tail);
+    const F* p = from[i] + column;
+    if constexpr (NV == 2) sums[i][0] = load<F>(p);
+    sums[i][LAST] = WHOLE ? load<F>(p + LAST * VL) : load_some<F>(p + LAST * VL, tail);
   }
   accumulate<F, MR, NV, PACKED_A>(sums, a, lda, b, K);
+#pragma GCC unroll 16
   for (int i = 0; i < MR; i++) {
-    F* p = c[i] + column;
-    if (NV == 2) store<F>(p, sums[i][0]);
-    if (tail == VL)
-      store<F>(p + (NV - 1) * VL, sums[i][NV - 1]);
+    F* p = to[i] + column;
+    if constexpr (NV == 2) store<F>(p, sums[i][0]);
+    if constexpr (WHOLE)
+      store<F>(p + LAST * VL, sums[i][LAST]);
     else
-      store_some<F>(p + (NV - 1) * VL, sums[i][NV - 1], tail);
+      store_some<F>(p + LAST * VL, sums[i][LAST], tail);
   }
 }
 
 template <class F, int MR, bool PACKED_A>
-void tile_any_width(const F* a, int64_t lda, const F* b, int64_t K, F* const* c, int64_t column, int width) {
-  if (width > Vec<F>::size)
-    tile<F, MR, 2, PACKED_A>(a, lda, b, K, c, column, width);
+void tile_any_width(const F* a, int64_t lda, const F* b, int64_t K, const F* const* from, F* const* to, int64_t column,
+                    int width) {
+  constexpr int VL = Vec<F>::size;
+  if (width == 2 * VL)
+    tile<F, MR, 2, PACKED_A, true>(a, lda, b, K, from, to, column, VL);
+  else if (width > VL)
+    tile<F, MR, 2, PACKED_A, false>(a, lda, b, K, from, to, column, width - VL);
   else
-    tile<F, MR, 1, PACKED_A>(a, lda, b, K, c, column, width);
+    tile<F, MR, 1, PACKED_A, false>(a, lda, b, K, from, to, column, width);
 }
 
 // mr rows, 1 <= mr <= TILE_ROWS, chosen at run time.
 template <class F, bool PACKED_A, int MR = TILE_ROWS>
-GFRNN_INLINE void tile_rows(int mr, const F* a, int64_t lda, const F* b, int64_t K, F* const* c, int64_t column,
-                            int width) {
+GFRNN_INLINE void tile_rows(int mr, const F* a, int64_t lda, const F* b, int64_t K, const F* const* from, F* const* to,
+                            int64_t column, int width) {
   if constexpr (MR == 1) {
-    tile_any_width<F, 1, PACKED_A>(a, lda, b, K, c, column, width);
+    tile_any_width<F, 1, PACKED_A>(a, lda, b, K, from, to, column, width);
   } else {
     if (mr == MR)
-      tile_any_width<F, MR, PACKED_A>(a, lda, b, K, c, column, width);
+      tile_any_width<F, MR, PACKED_A>(a, lda, b, K, from, to, column, width);
     else
-      tile_rows<F, PACKED_A, MR - 1>(mr, a, lda, b, K, c, column, width);
+      tile_rows<F, PACKED_A, MR - 1>(mr, a, lda, b, K, from, to, column, width);
   }
 }
 
@@ -120,51 +131,52 @@ struct Tiles {
   int rows(int64_t i) const { return static_cast<int>(M / count + (i < M % count)); }
 };
 
-// c[m][column + n] += sum_k a[m * lda + k] B[k][n], for m < M, n < N, panels [first, last) of B.
+// to[m][column + n] = from[m][column + n] + sum_k a[m * lda + k] B[k][n], for m < M, n < N.
 template <class F>
-void multiply_panels(const F* a, int64_t lda, int64_t M, const F* packed, int64_t K, int64_t N, F* const* c,
-                     int64_t column, int64_t first, int64_t last) {
+void multiply(const F* a, int64_t lda, int64_t M, const F* packed, int64_t K, int64_t N, const F* const* from,
+              F* const* to, int64_t column) {
   if (M == 0) return;
   constexpr int NR = TILE_COLUMNS<F>;
   const Tiles tiles(M);
-  for (int64_t p = first; p < last; p++) {
-    const int width = static_cast<int>(N - p * NR < NR ? N - p * NR : NR);
+  for (int64_t n = 0; n < N; n += NR) {
+    const int width = static_cast<int>(smaller(N - n, NR));
     for (int64_t i = 0; i < tiles.count; i++) {
       const int64_t m = tiles.begin(i);
-      tile_rows<F, false>(tiles.rows(i), a + m * lda, lda, packed + p * K * NR, K, c + m, column + p * NR, width);
+      tile_rows<F, false>(tiles.rows(i), a + m * lda, lda, packed + n * K, K, from + m, to + m, column + n, width);
     }
   }
 }
 
+// Room that `outer` needs.
 template <class F>
-void multiply(const F* a, int64_t lda, int64_t M, const F* packed, int64_t K, int64_t N, F* const* c,
-              int64_t column) {
-  multiply_panels<F>(a, lda, M, packed, K, N, c, column, 0, (N + TILE_COLUMNS<F> - 1) / TILE_COLUMNS<F>);
+int64_t outer_room(int64_t K, int64_t M, int64_t N) {
+  return packed_size<F>(K, N) + K * M + Vec<F>::size;
 }
 
 // c[m][column + n] += sum_k a[k][m] b[k][n] for m in [first, last), n < N, k < K; a and b are arrays of row pointers.
-// `room` holds packed_size(K, N) + K * round_up(last - first, TILE_ROWS) elements.
+// Up to Vec::size - 1 elements after a[k][last - 1] are read and ignored.
 template <class F>
 void outer(const F* const* a, int64_t first, int64_t last, const F* const* b, int64_t K, int64_t N, F* const* c,
            int64_t column, F* room) {
   if (last <= first || K == 0) return;
-  constexpr int NR = TILE_COLUMNS<F>;
+  constexpr int NR = TILE_COLUMNS<F>, VL = Vec<F>::size;
   F* packed_b = room;
   F* packed_a = room + packed_size<F>(K, N);
   pack_straight<F>(b, K, N, packed_b);
   const Tiles tiles(last - first);
   for (int64_t i = 0; i < tiles.count; i++) {
-    const int64_t m = first + tiles.begin(i);
-    const int mr = tiles.rows(i);
+    const int64_t m = first + tiles.begin(i), mr = tiles.rows(i);
     F* to = packed_a + tiles.begin(i) * K;
+    // Whole vectors: what is written beyond mr elements is overwritten by the next k.
     for (int64_t k = 0; k < K; k++)
-      for (int r = 0; r < mr; r++) to[k * mr + r] = a[k][m + r];
+      for (int64_t r = 0; r < mr; r += VL) store<F>(to + k * mr + r, load<F>(a[k] + m + r));
   }
   for (int64_t n = 0; n < N; n += NR) {
-    const int width = static_cast<int>(N - n < NR ? N - n : NR);
+    const int width = static_cast<int>(smaller(N - n, NR));
     for (int64_t i = 0; i < tiles.count; i++) {
       const int64_t m = tiles.begin(i);
-      tile_rows<F, true>(tiles.rows(i), packed_a + m * K, 0, packed_b + n * K, K, c + first + m, column + n, width);
+      F* const* rows = c + first + m;
+      tile_rows<F, true>(tiles.rows(i), packed_a + m * K, 0, packed_b + n * K, K, rows, rows, column + n, width);
     }
   }
 }

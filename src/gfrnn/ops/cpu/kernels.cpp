@@ -109,7 +109,7 @@ struct PackedLayer {
   Packed<F> x, below;                  // of W and w_g: the part for x_t (dense input), the part for h_t^{j-1}
   List<Packed<F>> past;         // of recurrent_products
   List<Recurrent<const F>> how;  // and what each of them is
-  Room<F> table;  // what a row starts from: bias, or for index input a row per symbol with the bias added in
+  Room<F> table;  // (entries, P): what a row starts from, the bias, or the bias plus the column of W for each index
 };
 
 template <class F>
@@ -127,14 +127,15 @@ PackedLayer<F> pack_layer(const Forward<F>& f, int64_t j, bool forward) {
   Rows<const F> bias;
   if (w.b) gate_rows<const F>(s, w.b, 1, bias);
   if (w.b_g) plain_rows<const F>(w.b_g, s.n(), 1, bias);
-  const int64_t columns = s.in_columns(), entries = s.sees_x(j) && s.indices ? s.I : 1;
-  packed.table = Room<F>(entries * columns);
+  const int64_t columns = s.in_columns(), entries = s.entries(j), P = s.P();
+  packed.table = Room<F>(entries * P);
+  clear<F>(packed.table.get(), entries * P);
   constexpr int64_t BLOCK = 16;
   for (int64_t e0 = 0; e0 < entries; e0 += BLOCK)
     for (int64_t k = 0; k < columns; k++) {
       const F start = bias.size() == 0 ? 0 : *bias[k];
       for (int64_t e = e0; e < smaller(e0 + BLOCK, entries); e++)
-        packed.table.get()[e * columns + k] = start + (s.sees_x(j) && s.indices ? in[k][e] : 0);
+        packed.table.get()[e * P + k] = start + (s.looks_up(j) ? in[k][e] : 0);
     }
   return packed;
 }
@@ -189,9 +190,10 @@ void add_to(F* to, const F* a, int64_t n) {
 template <class F>
 void forward_rows(const Forward<F>& f, const List<PackedLayer<F>>& packed, int64_t first, int64_t last) {
   const Shape& s = f.shape;
-  const int64_t H = s.H, LH = s.L * H, P = s.P(), LP = s.L * P, rows = last - first;
+  const int64_t H = s.H, LH = s.L * H, P = s.P(), LP = s.L * P, rows = last - first, columns = s.in_columns();
   Room<F> scaled(rows * LH), up(rows * H), transient(f.saved ? 0 : rows * LP);
-  List<F*> out(rows);
+  List<F*> to(rows);
+  List<const F*> start(rows);
   for (int64_t t = 0; t < s.T; t++) {
     const int64_t M = running(f.active, t, first, last), at = t * s.B + first;
     if (M == 0) break;
@@ -200,40 +202,44 @@ void forward_rows(const Forward<F>& f, const List<PackedLayer<F>>& packed, int64
     F* activations = f.saved ? f.saved + at * LP : transient.get();
     for (int64_t j = 0; j < s.L; j++) {
       const PackedLayer<F>& w = packed[j];
-      const int64_t columns = s.in_columns();
       for (int64_t m = 0; m < M; m++) {
-        out[m] = activations + m * LP + j * P;
-        const int64_t entry = s.indices && s.sees_x(j) ? f.index[at + m] : 0;
-        copy<F>(out[m], w.table.get() + entry * columns, columns);
-        clear<F>(out[m] + columns, P - columns);
+        to[m] = activations + m * LP + j * P;
+        start[m] = w.table.get() + (s.looks_up(j) ? f.index[at + m] : 0) * P;
       }
-      if (s.sees_x(j) && !s.indices) multiply<F>(f.x + at * s.I, s.I, M, w.x.room.get(), s.I, columns, out.data(), 0);
-      if (j > 0) {
-        const F* below = f.h + at * LH + (j - 1) * H;
-        int64_t stride = LH;
-        if (f.masks) {
-          for (int64_t m = 0; m < M; m++)
-            multiply_rows<F>(up.get() + m * H, below + m * LH, f.masks + ((at + m) * (s.L - 1) + j - 1) * H, H);
-          below = up.get();
-          stride = H;
+      // The first product over a column starts from the table, any further one from what is there.
+      const F* const* from = start.data();
+      auto feed = [&](const F* source, int64_t stride, const Packed<F>& weights) {
+        multiply<F>(source, stride, M, weights.room.get(), weights.K, columns, from, to.data(), 0);
+        from = to.data();
+      };
+      if (s.sees_x(j) && !s.indices) feed(f.x + at * s.I, s.I, w.x);
+      if (j > 0 && !f.masks) feed(f.h + at * LH + (j - 1) * H, LH, w.below);
+      if (j > 0 && f.masks) {
+        for (int64_t m = 0; m < M; m++)
+          multiply_rows<F>(up.get() + m * H, f.h + (at + m) * LH + (j - 1) * H,
+                           f.masks + ((at + m) * (s.L - 1) + j - 1) * H, H);
+        feed(up.get(), H, w.below);
+      }
+      if (s.unit == GRU)  // nothing recurrent goes to its candidate, nothing of this timestep to q
+        for (int64_t m = 0; m < M; m++) {
+          if (from == start.data()) copy<F>(to[m], start[m], H);
+          clear<F>(to[m] + s.q_at(), H);
         }
-        multiply<F>(below, stride, M, w.below.room.get(), H, columns, out.data(), 0);
-      }
       for (int64_t p = 0; p < w.past.size(); p++) {
         const Recurrent<const F>& how = w.how[p];
         const F* source = h_prev + how.at;
         if (how.scaled) {  // comes last: the global reset gates' pre-activations are complete
           for (int64_t m = 0; m < M; m++) {
-            sigmoid_row<F>(out[m] + s.global_at(), s.n());
-            scale_sources<F>(s, out[m] + s.global_at(), h_prev + m * LH, scaled.get() + m * LH);
+            sigmoid_row<F>(to[m] + s.global_at(), s.n());
+            scale_sources<F>(s, to[m] + s.global_at(), h_prev + m * LH, scaled.get() + m * LH);
           }
           source = scaled.get();
         }
-        multiply<F>(source, LH, M, w.past[p].room.get(), how.K, w.past[p].N, out.data(), how.column);
+        multiply<F>(source, LH, M, w.past[p].room.get(), how.K, w.past[p].N, from, to.data(), how.column);
       }
       for (int64_t m = 0; m < M; m++) {
         const int64_t cell = m * LH + j * H;
-        unit_forward<F>(s, out[m], h_prev + cell, c_prev ? c_prev + cell : nullptr, f.h + at * LH + cell,
+        unit_forward<F>(s, to[m], h_prev + cell, c_prev ? c_prev + cell : nullptr, f.h + at * LH + cell,
                         c_prev ? f.c + at * LH + cell : nullptr);
       }
     }
@@ -253,7 +259,8 @@ template <class F>
 struct Carried {
   Room<F> dh, dc;      // (B, L*H): gradients of h_{t-1} and c_{t-1}
   Room<F> deltas;      // (steps, B, L*P): gradients of the pre-activations
-  int64_t first_step;  // the timestep of deltas[0]
+  List<Room<F>> tables;  // per layer (entries, in_columns()): gradients of PackedLayer::table
+  int64_t first_step;    // the timestep of deltas[0]
   F* delta(const Shape& s, int64_t t, int64_t b) const {
     return deltas.get() + ((t - first_step) * s.B + b) * s.L * s.P();
   }
@@ -266,13 +273,16 @@ void backward_rows(const Backward<F>& b, const List<PackedLayer<F>>& packed, Car
   const Forward<F>& f = b.forward;
   const Shape& s = f.shape;
   const int64_t H = s.H, LH = s.L * H, P = s.P(), LP = s.L * P, rows = last - first;
-  Room<F> now(rows * LH), d_scaled(rows * LH), d_up(rows * H);
+  Room<F> now(rows * LH), d_scaled(rows * LH), d_up(rows * H), zeros(LH);
+  clear<F>(zeros.get(), LH);
+  List<const F*> from_zero(rows);
   List<F*> to_now(rows), to_past(rows), to_scaled(rows), to_up(rows), to_x(rows);
   for (int64_t m = 0; m < rows; m++) {
     to_now[m] = now.get() + m * LH;
     to_past[m] = carried.dh.get() + (first + m) * LH;
     to_scaled[m] = d_scaled.get() + m * LH;
     to_up[m] = d_up.get() + m * H;
+    from_zero[m] = zeros.get();
   }
   for (int64_t t = t1 - 1; t >= t0; t--) {
     const int64_t M = running(f.active, t, first, last), at = t * s.B + first;
@@ -299,11 +309,10 @@ void backward_rows(const Backward<F>& b, const List<PackedLayer<F>>& packed, Car
         const Recurrent<const F>& how = w.how[p];
         const F* from = deltas + j * P + how.column;
         if (!how.scaled) {
-          multiply<F>(from, LP, M, w.past[p].room.get(), w.past[p].K, how.K, to_past.data(), how.at);
+          multiply<F>(from, LP, M, w.past[p].room.get(), w.past[p].K, how.K, to_past.data(), to_past.data(), how.at);
           continue;
         }
-        clear<F>(d_scaled.get(), M * LH);
-        multiply<F>(from, LP, M, w.past[p].room.get(), w.past[p].K, how.K, to_scaled.data(), 0);
+        multiply<F>(from, LP, M, w.past[p].room.get(), w.past[p].K, how.K, from_zero.data(), to_scaled.data(), 0);
         for (int64_t m = 0; m < M; m++) {
           const F* g = f.saved + (at + m) * LP + j * P + s.global_at();
           F* d_g = deltas + m * LP + j * P + s.global_at();
@@ -322,12 +331,11 @@ void backward_rows(const Backward<F>& b, const List<PackedLayer<F>>& packed, Car
       }
       const F* from = deltas + j * P;
       if (b.dx && s.sees_x(j))
-        multiply<F>(from, LP, M, w.x.room.get(), s.in_columns(), s.I, to_x.data(), 0);
+        multiply<F>(from, LP, M, w.x.room.get(), s.in_columns(), s.I, to_x.data(), to_x.data(), 0);
       if (j > 0 && !f.masks)
-        multiply<F>(from, LP, M, w.below.room.get(), s.in_columns(), H, to_now.data(), (j - 1) * H);
+        multiply<F>(from, LP, M, w.below.room.get(), s.in_columns(), H, to_now.data(), to_now.data(), (j - 1) * H);
       if (j > 0 && f.masks) {
-        clear<F>(d_up.get(), M * H);
-        multiply<F>(from, LP, M, w.below.room.get(), s.in_columns(), H, to_up.data(), 0);
+        multiply<F>(from, LP, M, w.below.room.get(), s.in_columns(), H, from_zero.data(), to_up.data(), 0);
         for (int64_t m = 0; m < M; m++) {
           multiply_rows<F>(to_up[m], to_up[m], f.masks + ((at + m) * (s.L - 1) + j - 1) * H, H);
           add_to<F>(to_now[m] + (j - 1) * H, to_up[m], H);
@@ -347,8 +355,7 @@ void weight_gradients(const Backward<F>& b, const Carried<F>& carried, int64_t t
   const Shape& s = f.shape;
   const int64_t H = s.H, LH = s.L * H, P = s.P(), LP = s.L * P;
   const int64_t widest = larger(LH, s.indices ? 0 : s.I);
-  const int64_t share = round_up(s.in_columns() / parts + 1, TILE_ROWS) + TILE_ROWS;
-  Room<F> room(packed_size<F>(MOST, widest) + MOST * share), scratch(MOST * LH);
+  Room<F> room(outer_room<F>(MOST, P / parts + 1, widest)), scratch(MOST * LH);
   Rows<const F> delta, past, now, x, source, column;
   List<int64_t> where;
   auto first = [&](int64_t count) { return count * part / parts; };
@@ -390,18 +397,10 @@ void weight_gradients(const Backward<F>& b, const Carried<F>& carried, int64_t t
         source = x;
         product(0, in, 0, s.I);
       }
-      if (s.sees_x(j) && s.indices)
-        for (int64_t k = 0; k < K; k++) {
-          const int64_t symbol = f.index[where[k]];
-          for (int64_t r = first(s.in_columns()); r < last(s.in_columns()); r++)
-            in[r][symbol] += delta[k][j * P + r];
-        }
-      if (d.b) {
-        Rows<F> bias;
-        gate_rows<F>(s, d.b, 1, bias);
-        if (d.b_g) plain_rows<F>(d.b_g, s.n(), 1, bias);
-        for (int64_t r = first(s.in_columns()); r < last(s.in_columns()); r++)
-          for (int64_t k = 0; k < K; k++) *bias[r] += delta[k][j * P + r];
+      const int64_t columns = s.in_columns(), from = first(columns), count = last(columns) - from;
+      for (int64_t k = 0; k < K; k++) {
+        const int64_t entry = s.looks_up(j) ? f.index[where[k]] : 0;
+        add_to<F>(carried.tables[j].get() + entry * columns + from, delta[k] + j * P + from, count);
       }
     }
     delta.empty_out(), past.empty_out(), now.empty_out(), x.empty_out(), where.empty_out();
@@ -419,6 +418,21 @@ void weight_gradients(const Backward<F>& b, const Carried<F>& carried, int64_t t
   if (delta.size() > 0) block();
 }
 
+// The tables' gradients, handed on to the biases and, for index input, to the columns of W and w_g.
+template <class F>
+void table_gradients(const Shape& s, const Layer<F>& d, const F* table, int64_t j) {
+  const Rows<F> in = input_rows<F>(s, d, j);
+  Rows<F> bias;
+  if (d.b) gate_rows<F>(s, d.b, 1, bias);
+  if (d.b_g) plain_rows<F>(d.b_g, s.n(), 1, bias);
+  for (int64_t k = 0; k < s.in_columns(); k++)
+    for (int64_t e = 0; e < s.entries(j); e++) {
+      const F value = table[e * s.in_columns() + k];
+      if (s.looks_up(j)) in[k][e] += value;
+      if (bias.size() > 0) *bias[k] += value;
+    }
+}
+
 template <class F>
 void backward(const Backward<F>& b, const Parallel& parallel) {
   const Forward<F>& f = b.forward;
@@ -427,7 +441,11 @@ void backward(const Backward<F>& b, const Parallel& parallel) {
   const int64_t steps = smaller(larger(512 / larger(s.B, 1), 1), s.T);
   const auto packed = pack_layers<F>(f, false, parallel);
   const auto bounds = split_rows(s, f.active, parts);
-  Carried<F> carried{Room<F>(s.B * LH), Room<F>(s.B * LH), Room<F>(steps * s.B * s.L * s.P()), 0};
+  Carried<F> carried{Room<F>(s.B * LH), Room<F>(s.B * LH), Room<F>(steps * s.B * s.L * s.P() + Vec<F>::size), {}, 0};
+  for (int64_t j = 0; j < s.L; j++) {
+    carried.tables.push(Room<F>(s.entries(j) * s.in_columns()));
+    clear<F>(carried.tables[j].get(), s.entries(j) * s.in_columns());
+  }
   auto start = [&](F* to, const F* from) {
     if (from)
       copy<F>(to, from, s.B * LH);
@@ -442,6 +460,7 @@ void backward(const Backward<F>& b, const Parallel& parallel) {
     parallel(parts, [&](int64_t i) { backward_rows<F>(b, packed, carried, t0, t1, bounds[i], bounds[i + 1]); });
     parallel(parallel.threads, [&](int64_t i) { weight_gradients<F>(b, carried, t0, t1, i, parallel.threads); });
   }
+  parallel(s.L, [&](int64_t j) { table_gradients<F>(s, b.gradients[j], carried.tables[j].get(), j); });
   copy<F>(b.dh0, carried.dh.get(), s.B * LH);
   if (b.dc0) copy<F>(b.dc0, carried.dc.get(), s.B * LH);
 }

@@ -19,6 +19,8 @@ struct Shape {
   int64_t n() const { return wiring == GATED ? L : 0; }  // global reset gates of a layer
   bool apart() const { return own && wiring != STACKED && unit != TANH; }
   bool sees_x(int64_t j) const { return j == 0 || input_skip; }
+  bool looks_up(int64_t j) const { return indices && sees_x(j); }
+  int64_t entries(int64_t j) const { return looks_up(j) ? I : 1; }  // rows to start from: one per index, or the bias
   int64_t x_width(int64_t j) const { return sees_x(j) ? I : 0; }
   int64_t in_width(int64_t j) const { return x_width(j) + (j > 0 ? H : 0); }  // I_j
   int64_t S() const { return wiring == STACKED ? H : L * H; }                 // what the candidate hears

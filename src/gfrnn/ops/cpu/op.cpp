@@ -7,6 +7,10 @@
 #include <torch/headeronly/core/ScalarType.h>
 #include <torch/headeronly/util/Exception.h>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -87,6 +91,19 @@ F* write(const Tensor& t) {
 
 Tensor fresh(const Tensor& like, const std::vector<int64_t>& sizes, bool zero = false) {
   return zero ? torch::stable::new_zeros(like, sizes) : torch::stable::new_empty(like, sizes);
+}
+
+// Memory for every timestep. It is new at every call, and the kernel hands it out page by page at the first touch:
+// in pages of 2 MB instead of 4 KB, where Linux allows it, that costs a third.
+Tensor fresh_large(const Tensor& like, const std::vector<int64_t>& sizes) {
+  Tensor t = fresh(like, sizes);
+#ifdef MADV_HUGEPAGE
+  constexpr uintptr_t PAGE = uintptr_t(1) << 21;
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(t.const_data_ptr());
+  const uintptr_t first = (begin + PAGE - 1) / PAGE * PAGE, last = (begin + t.numel() * t.element_size()) / PAGE * PAGE;
+  if (last > first) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);  // a hint: may be refused
+#endif
+  return t;
 }
 
 // (L, B, H) -> (B, L*H), or back
@@ -231,9 +248,9 @@ ForwardResult forward_as(const Arguments<F>& a, bool keep, bool return_gates) {
   const Shape& s = a.shape;
   const bool lstm = s.unit == gfrnn::LSTM, gates_wanted = return_gates && s.wiring == gfrnn::GATED;
   const int64_t LP = s.L * s.P();
-  Tensor h = fresh(a.h0, {s.T, s.B, s.L * s.H});
-  Tensor c = lstm ? fresh(a.h0, {s.T, s.B, s.L * s.H}) : fresh(a.h0, {0});
-  Tensor saved = keep || gates_wanted ? fresh(a.h0, {s.T, s.B, LP}) : fresh(a.h0, {0});
+  Tensor h = fresh_large(a.h0, {s.T, s.B, s.L * s.H});
+  Tensor c = lstm ? fresh_large(a.h0, {s.T, s.B, s.L * s.H}) : fresh(a.h0, {0});
+  Tensor saved = keep || gates_wanted ? fresh_large(a.h0, {s.T, s.B, LP}) : fresh(a.h0, {0});
   for (int64_t t = 0; t < s.T; t++)
     std::memset(write<F>(h) + (t * s.B + a.active[t]) * s.L * s.H, 0, (s.B - a.active[t]) * s.L * s.H * sizeof(F));
   const gfrnn::Forward<F> f = a.forward(h, c, saved, keep || gates_wanted);

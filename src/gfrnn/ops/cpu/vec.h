@@ -51,6 +51,12 @@ GFRNN_INLINE void store(F* p, vec<F> v) {
   *reinterpret_cast<typename Vec<F>::unaligned*>(p) = v;
 }
 
+// x - 0 is x for every x, so this is one instruction; x + 0 would be an addition, as it turns -0 into 0.
+template <class F>
+GFRNN_INLINE vec<F> broadcast(F x) {
+  return x - vec<F>{};
+}
+
 // The last, incomplete vector of a row: n < Vec::size elements, the rest 0.
 template <class F>
 GFRNN_INLINE vec<F> load_some(const F* p, int n) {
@@ -100,14 +106,14 @@ GFRNN_INLINE F sum(vec<F> v) {
 // x is clamped so that 2^n is a normal number; NaN stays NaN.
 GFRNN_INLINE vec<float> exp_v(vec<float> x) {
   typedef Vec<float>::ints ints;
-  const vec<float> high = vec<float>{} + 88.0f, low = vec<float>{} - 87.0f;
+  const vec<float> high = broadcast<float>(88.0f), low = broadcast<float>(-87.0f);
   vec<float> y = x > high ? high : x;
   y = y < low ? low : y;
   const float magic = 12582912.0f;  // 1.5 * 2^23: adding and subtracting it rounds to an integer
   const vec<float> n = (y * 1.44269504088896341f + magic) - magic;
   vec<float> r = y - n * 0.693359375f;  // ln 2 in two parts
   r = r + n * 2.12194440e-4f;
-  vec<float> p = vec<float>{} + 1.0f / 5040;
+  vec<float> p = broadcast<float>(1.0f) / 5040;
   p = p * r + 1.0f / 720;
   p = p * r + 1.0f / 120;
   p = p * r + 1.0f / 24;
@@ -121,14 +127,14 @@ GFRNN_INLINE vec<float> exp_v(vec<float> x) {
 
 GFRNN_INLINE vec<double> exp_v(vec<double> x) {
   typedef Vec<double>::ints ints;
-  const vec<double> high = vec<double>{} + 709.0, low = vec<double>{} - 708.0;
+  const vec<double> high = broadcast<double>(709.0), low = broadcast<double>(-708.0);
   vec<double> y = x > high ? high : x;
   y = y < low ? low : y;
   const double magic = 6755399441055744.0;  // 1.5 * 2^52
   const vec<double> n = (y * 1.4426950408889634074 + magic) - magic;
   vec<double> r = y - n * 6.93147180369123816490e-01;
   r = r - n * 1.90821492927058770002e-10;
-  vec<double> p = vec<double>{} + 1.0 / 6227020800.0;
+  vec<double> p = broadcast<double>(1.0) / 6227020800.0;
   const double inverse_factorials[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
                                        1.0 / 5040,      1.0 / 720,      1.0 / 120,     1.0 / 24,     1.0 / 6,
                                        0.5,             1.0,            1.0};

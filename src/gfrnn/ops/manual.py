@@ -1,0 +1,172 @@
+"""The manual backend: the same maths in plain torch, hoisted, with the backward written by hand. Runs on any device.
+
+README.md beside this file derives it in the paper's letters. Three things leave the time loop: the products with x_t of
+all timesteps (one product before it), the recurrent products of all layers with h*_{t-1} (one product per step instead
+of one per layer), and every weight gradient (one product after it).
+
+A layer's row of pre-activations, activations or their gradients (`delta`) has C = G*H + n columns:
+[candidate H | unit-wise gates (G-1)*H | global reset gates n], n = L when gated, else 0.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, sigmoid, tanh
+
+from gfrnn.equations import GATES, Spec, State
+from gfrnn.ops import reference
+from gfrnn.ops.call import Call, Scanned, constant_gates
+from gfrnn.ops.manual_backward import gradients
+from gfrnn.ops.matrices import Matrices, hearing, matrices, sources, unflatten_weights
+
+
+def why_unavailable() -> list[str]:
+    return []
+
+
+def why_not(call: Call) -> list[str]:
+    return []
+
+
+def scan(call: Call) -> Scanned:
+    x, lengths = call.x, call.lengths
+    if lengths is not None:  # what stands in the padding (NaN, or no index at all) must not meet the weights
+        running = torch.arange(x.shape[0], device=x.device)[:, None] < lengths
+        x = torch.where(running if x.dim() == 2 else running[:, :, None], x, torch.zeros_like(x))
+    flat = [tensor for w in call.weights for tensor in w]
+    h, h_n, c_n, g, *_ = _Scan.apply(call.spec, x, *call.state, lengths, call.dropout_masks, *flat)
+    state = State(h_n, c_n if call.spec.unit == "lstm" else None)
+    if not call.return_gates:
+        return Scanned(h.flatten(2), state, None)
+    return Scanned(h.flatten(2), state, g if call.spec.wiring == "gated" else constant_gates(call))
+
+
+class _Scan(torch.autograd.Function):
+    """All timesteps. Outputs beyond the first four are what the backward needs."""
+
+    @staticmethod
+    def forward(
+        spec: Spec,
+        x: Tensor,
+        h0: Tensor,
+        c0: Tensor | None,
+        lengths: Tensor | None,
+        masks: Tensor | None,
+        *flat: Tensor | None,
+    ) -> tuple[Tensor, ...]:
+        T = x.shape[0]
+        G, H, L = GATES[spec.unit], spec.hidden_size, spec.num_layers
+        gated, own, apart = spec.wiring == "gated", *hearing(spec)
+        layers = [matrices(spec, w, j) for j, w in enumerate(unflatten_weights(flat))]
+        fed = [_feed(x, m) for m in layers]  # W x_t + b of all timesteps
+        # Unit-wise and global gates of all layers hear the same h*_{t-1}: one product.
+        joined = None if own or apart else torch.cat([m.units for m in layers]).T
+        h_prev, c_prev = h0.transpose(0, 1), None if c0 is None else c0.transpose(0, 1)
+        hs, acts, qs = [], [], []
+        cs: list[Any] = []
+        for t in range(T):
+            heard = None if joined is None else (h_prev.flatten(1) @ joined).chunk(L, dim=1)
+            h_rows: list[Tensor] = []
+            c_rows: list[Any] = []
+            act_rows, q_rows = [], []
+            for j, m in enumerate(layers):
+                pre = fed[j] if fed[j].dim() == 1 else fed[j][t]
+                if m.below is not None:
+                    up = h_rows[-1] if masks is None else h_rows[-1] * masks[t, :, j - 1]
+                    pre = pre + up @ m.below.T
+                past = sources(spec, j, h_prev, own or apart) @ m.units.T if heard is None else heard[j]
+                if m.u_g is not None:
+                    past = torch.cat([past, h_prev.flatten(1) @ m.u_g.T], dim=1)
+                gates = sigmoid(pre[..., H:] + past)
+                scaled = h_prev * gates[:, (G - 1) * H :, None] if gated else h_prev
+                q = sources(spec, j, scaled, own) @ m.candidate.T
+                h_j, c_j, candidate = _unit(
+                    spec, pre[..., :H], q, gates, h_prev[:, j], None if c_prev is None else c_prev[:, j]
+                )
+                h_rows.append(h_j)
+                c_rows.append(c_j)
+                act_rows.append(torch.cat([candidate, gates], dim=1))
+                q_rows.append(q)
+            h = torch.stack(h_rows, 1)
+            c = None if c_prev is None else torch.stack(c_rows, 1)
+            if lengths is not None:
+                running = (t < lengths)[:, None, None]
+                hs.append(torch.where(running, h, 0.0))
+                h = torch.where(running, h, h_prev)
+                c = None if c is None or c_prev is None else torch.where(running, c, c_prev)
+            else:
+                hs.append(h)
+            acts.append(torch.stack(act_rows, 1))
+            if spec.unit == "gru":
+                qs.append(torch.stack(q_rows, 1))
+            h_prev, c_prev = h, c
+            cs.append(c)
+        none = h0.new_empty(0)
+        act = torch.stack(acts)  # (T, B, L, C)
+        g = act[..., G * H :].clone() if gated else none
+        if gated and lengths is not None:
+            g *= (torch.arange(T, device=x.device)[:, None] < lengths)[:, :, None, None]
+        c_n = none if c_prev is None else c_prev.transpose(0, 1).contiguous()
+        kept_c = none if c0 is None else torch.stack(cs)
+        kept_q = torch.stack(qs) if qs else h0.new_empty(0)
+        return torch.stack(hs), h_prev.transpose(0, 1).contiguous(), c_n, g, act, kept_c, kept_q
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        spec, *tensors = inputs
+        h, _, _, _, *kept = output
+        ctx.mark_non_differentiable(*kept)
+        ctx.save_for_backward(*tensors, h, *kept)
+        ctx.spec = spec
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, dh: Any, dh_n: Any, dc_n: Any, dg: Any, *_: Any) -> tuple[Any, ...]:
+        *tensors, h, act, c, q = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True: the reference has all derivatives
+            return None, *_through_reference(ctx.spec, tensors, dh, dh_n, dc_n, dg)
+        return None, *gradients(ctx.spec, tensors, h, act, c, q, dh, dh_n, dc_n, dg, ctx.needs_input_grad[1])
+
+
+def _feed(x: Tensor, m: Matrices) -> Tensor:
+    """W x_t + b for all timesteps (T, B, C), or just b (C,)."""
+    bias = m.candidate.new_zeros(m.candidate.shape[0] + m.units.shape[0] + (0 if m.u_g is None else m.u_g.shape[0]))
+    bias = bias if m.bias is None else m.bias
+    if m.x is None:
+        return bias
+    products = x @ m.x.T if x.is_floating_point() else torch.nn.functional.embedding(x, m.x.T)
+    return products + bias
+
+
+def _unit(
+    spec: Spec, fed: Tensor, q: Tensor, gates: Tensor, h_prev: Tensor, c_prev: Tensor | None
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """h, c and the candidate from what was fed, the gated sum q, and the gates' activations."""
+    H = spec.hidden_size
+    if spec.unit == "tanh":
+        candidate = tanh(fed + q)
+        return candidate, None, candidate
+    if spec.unit == "gru":
+        r, z = gates[:, :H], gates[:, H : 2 * H]
+        candidate = tanh(fed + r * q)
+        return (1 - z) * h_prev + z * candidate, None, candidate
+    assert c_prev is not None
+    i, f, o = gates[:, :H], gates[:, H : 2 * H], gates[:, 2 * H : 3 * H]
+    candidate = tanh(fed + q)
+    c = f * c_prev + i * candidate
+    return o * tanh(c), c, candidate
+
+
+def _through_reference(spec: Spec, tensors: list[Any], dh: Any, dh_n: Any, dc_n: Any, dg: Any) -> list[Any]:
+    x, h0, c0, lengths, masks, *flat = tensors
+    wanted = [t for t in tensors if t is not None and t.requires_grad]
+    call = Call(x, State(h0, c0), unflatten_weights(tuple(flat)), spec, lengths, masks, True)
+    scanned = reference.scan(call)
+    B, L = x.shape[1], spec.num_layers
+    outputs = [scanned.h.unflatten(2, (L, -1)), scanned.state.h, scanned.state.c, scanned.gates]
+    pairs = [(o, d) for o, d in zip(outputs, (dh, dh_n, dc_n, dg), strict=True) if d is not None and o is not None]
+    pairs = [(o, d.reshape(o.shape) if B == 0 else d) for o, d in pairs if o.requires_grad]
+    found = iter(
+        torch.autograd.grad([o for o, _ in pairs], wanted, [d for _, d in pairs], create_graph=True, allow_unused=True)
+    )
+    return [next(found) if t is not None and t.requires_grad else None for t in tensors]

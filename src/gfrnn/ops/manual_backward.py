@@ -1,0 +1,194 @@
+"""The backward of manual.py, written by hand: README.md beside this file has the derivation and the letters."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, tanh
+
+from gfrnn.equations import GATES, Spec
+from gfrnn.ops.matrices import Matrices, candidate_third, hearing, matrices, sources, unflatten_weights
+
+
+def gradients(
+    spec: Spec,
+    tensors: list[Any],
+    h: Tensor,
+    act: Tensor,
+    c: Tensor,
+    q: Tensor,
+    dh: Tensor | None,
+    dh_n: Tensor | None,
+    dc_n: Tensor | None,
+    dg: Tensor | None,
+    need_dx: bool,
+) -> list[Any]:
+    """Gradients in the order of `tensors`: x, h0, c0, lengths, masks, then each layer's weights."""
+    x, h0, c0, lengths, masks, *flat = tensors
+    layers = [matrices(spec, w, j) for j, w in enumerate(unflatten_weights(tuple(flat)))]
+    past, past_c = _one_step_earlier(h, h0, lengths), None if c0 is None else _one_step_earlier(c, c0, lengths)
+    if dg is not None and (spec.wiring != "gated" or dg.numel() == 0):
+        dg = None
+    d_now, d_c, delta, dq = _through_time(
+        spec, layers, act, past, c, past_c, q, lengths, masks, (dh, dh_n, dc_n, dg), h0
+    )
+    up = h if masks is None else h[:, :, :-1] * masks
+    dx = torch.zeros_like(x) if need_dx else None
+    d_weights: list[Tensor | None] = []
+    for j, m in enumerate(layers):
+        d_j = delta[:, :, j].flatten(0, 1)
+        if dx is not None and m.x is not None:
+            dx += delta[:, :, j] @ m.x
+        # The gated sum's gradient enters U of the candidate as dq (GRU) or as the candidate's own delta.
+        d_candidate = d_j[:, : spec.hidden_size] if dq is None else dq[:, :, j].flatten(0, 1)
+        d_weights += _weight_gradients(spec, m, j, x, past, act, up, d_j, d_candidate)
+    dc0 = None if d_c is None else d_c.transpose(0, 1).contiguous()
+    return [dx, d_now.transpose(0, 1).contiguous(), dc0, None, None, *d_weights]
+
+
+def _one_step_earlier(values: Tensor, first: Tensor, lengths: Tensor | None) -> Tensor:
+    """(T, B, L, H) shifted by one step, starting from `first` (L, B, H). Beyond a row's end nobody looks."""
+    return torch.cat([first.transpose(0, 1)[None], values[:-1]])
+
+
+def _through_time(
+    spec: Spec,
+    layers: list[Matrices],
+    act: Tensor,
+    past: Tensor,
+    c: Tensor,
+    past_c: Tensor | None,
+    q: Tensor,
+    lengths: Tensor | None,
+    masks: Tensor | None,
+    given: tuple[Tensor | None, ...],
+    h0: Tensor,
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
+    """dL/dh0, dL/dc0 (B, L, H), the deltas (T, B, L, C) of all pre-activations and, for the GRU, of the gated sums."""
+    dh, dh_n, dc_n, dg = given
+    T, B, L, _ = act.shape
+    G, H = GATES[spec.unit], spec.hidden_size
+    own, apart = hearing(spec)
+    joined = None if own or apart else torch.cat([m.units for m in layers])
+    carried = h0.new_zeros(B, L, H) if dh_n is None else dh_n.transpose(0, 1)
+    d_c = None if past_c is None else (h0.new_zeros(B, L, H) if dc_n is None else dc_n.transpose(0, 1))
+    deltas, dqs = [], []
+    for t in range(T - 1, -1, -1):
+        running = None if lengths is None else (t < lengths)[:, None, None]
+        total = carried if dh is None else carried + (dh[t] if running is None else torch.where(running, dh[t], 0.0))
+        alive = total if running is None else torch.where(running, total, 0.0)
+        d_h, d_past = list(alive.unbind(1)), torch.zeros_like(alive)
+        new_c: list[Any] = []
+        rows: list[Any] = [None] * L
+        q_rows: list[Any] = [None] * L
+        for j in range(L - 1, -1, -1):
+            m, a, h_prev = layers[j], act[t, :, j], past[t]
+            c_j = None if past_c is None else (c[t, :, j], past_c[t, :, j], d_c[:, j])  # type: ignore[index]
+            d_pre, d_q, d_c_prev, direct = _unit_backward(
+                spec, a, None if q.numel() == 0 else q[t, :, j], h_prev[:, j], c_j, d_h[j]
+            )
+            if direct is not None:
+                d_past[:, j] += direct
+            d_scaled = d_q @ m.candidate
+            if own:
+                d_past[:, j] += d_scaled
+            elif spec.wiring == "feedback":
+                d_past += d_scaled.unflatten(1, (L, H))
+            else:
+                g, d_scaled = a[:, G * H :], d_scaled.unflatten(1, (L, H))
+                d_gate = (d_scaled * h_prev).sum(-1)
+                if dg is not None:
+                    d_gate = d_gate + (dg[t, :, j] if running is None else torch.where(running[:, 0], dg[t, :, j], 0.0))
+                d_past += g[:, :, None] * d_scaled
+                d_pre = torch.cat([d_pre, d_gate * g * (1 - g)], dim=1)
+            if joined is None:
+                split = (G - 1) * H
+                d_past[:, j] += d_pre[:, H : H + split] @ m.units
+                if m.u_g is not None:
+                    d_past += (d_pre[:, H + split :] @ m.u_g).unflatten(1, (L, H))
+            if m.below is not None:
+                d_up = d_pre @ m.below
+                d_h[j - 1] = d_h[j - 1] + (d_up if masks is None else d_up * masks[t, :, j - 1])
+            rows[j], q_rows[j] = d_pre, d_q
+            new_c.append(d_c_prev)
+        delta = torch.stack(rows, 1)
+        if joined is not None:
+            d_past += (delta[:, :, H:].flatten(1) @ joined).unflatten(1, (L, H))
+        carried = d_past if running is None else torch.where(running, d_past, total)
+        if d_c is not None:
+            earlier = torch.stack(new_c[::-1], 1)
+            d_c = earlier if running is None else torch.where(running, earlier, d_c)
+        if running is not None:
+            delta = torch.where(running, delta, 0.0)
+        deltas.append(delta)
+        if spec.unit == "gru":
+            d_q_all = torch.stack(q_rows, 1)
+            dqs.append(d_q_all if running is None else torch.where(running, d_q_all, 0.0))
+    return carried, d_c, torch.stack(deltas[::-1]), torch.stack(dqs[::-1]) if dqs else None
+
+
+def _unit_backward(
+    spec: Spec, a: Tensor, q: Tensor | None, h_prev: Tensor, c_j: tuple[Tensor, ...] | None, dh: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """(delta of candidate and unit-wise gates, of the gated sum, of c_{t-1}, what reaches h_{t-1} directly)."""
+    H = spec.hidden_size
+    candidate = a[:, :H]
+    if spec.unit == "tanh":
+        d = dh * (1 - candidate * candidate)
+        return d, d, None, None
+    if spec.unit == "gru":
+        assert q is not None
+        r, z = a[:, H : 2 * H], a[:, 2 * H : 3 * H]
+        d = dh * z * (1 - candidate * candidate)
+        d_r = d * q * r * (1 - r)
+        d_z = dh * (candidate - h_prev) * z * (1 - z)
+        return torch.cat([d, d_r, d_z], dim=1), d * r, None, dh * (1 - z)
+    assert c_j is not None
+    c, c_prev, d_c = c_j
+    i, f, o = a[:, H : 2 * H], a[:, 2 * H : 3 * H], a[:, 3 * H : 4 * H]
+    tanh_c = tanh(c)
+    d_c = d_c + dh * o * (1 - tanh_c * tanh_c)
+    d = d_c * i * (1 - candidate * candidate)
+    d_i = d_c * candidate * i * (1 - i)
+    d_f = d_c * c_prev * f * (1 - f)
+    d_o = dh * tanh_c * o * (1 - o)
+    return torch.cat([d, d_i, d_f, d_o], dim=1), d, d_c * f, None
+
+
+def _weight_gradients(
+    spec: Spec,
+    m: Matrices,
+    j: int,
+    x: Tensor,
+    past: Tensor,
+    act: Tensor,
+    up: Tensor,
+    delta: Tensor,
+    d_candidate: Tensor,
+) -> list[Tensor | None]:
+    """One layer's, in the order of equations.Weights: each is one product over all (t, b)."""
+    G, H = GATES[spec.unit], spec.hidden_size
+    own, apart = hearing(spec)
+    gated = spec.wiring == "gated"
+    parts = []
+    if m.x is not None and x.is_floating_point():
+        parts.append(delta.T @ x.flatten(0, 1))
+    elif m.x is not None:
+        parts.append(delta.new_zeros(m.x.shape[1], delta.shape[1]).index_add_(0, x.flatten(), delta).T)
+    if m.below is not None:
+        parts.append(delta.T @ up[:, :, j - 1].flatten(0, 1))
+    d_in = torch.cat(parts, dim=1)
+    scaled = past * act[:, :, j, G * H :, None] if gated else past
+    d_cand = d_candidate.T @ sources(spec, j, scaled, own).flatten(0, 1)
+    d_units = delta[:, H : G * H].T @ sources(spec, j, past, own or apart).flatten(0, 1)
+    d_u_g = delta[:, G * H :].T @ past.flatten(2).flatten(0, 1) if gated else None
+    bias = None if m.bias is None else delta.sum(0)
+    d_U = d_units if apart else candidate_third(torch.cat([d_cand, d_units]), G)
+    return [
+        candidate_third(d_in[: G * H], G),
+        d_U,
+        d_cand if apart else None,
+        None if bias is None else candidate_third(bias[: G * H], G),
+        d_in[G * H :] if gated else None,
+        d_u_g,
+        bias[G * H :] if bias is not None and gated else None,
+    ]
