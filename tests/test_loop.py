@@ -344,3 +344,20 @@ def test_validating_a_part_ends_with_the_whole(tmp_path: Path) -> None:
     assert final[0]["characters_validated"] == 1000
     parts = [r["characters_validated"] for r in read_metrics(tmp_path / "run") if r["kind"] == "valid"]
     assert parts == [100, 100, 100]
+
+
+def test_the_state_is_carried_and_reset_on_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, fresh = Hutter.loss, []
+
+    def watch(self: Hutter, model: CharLM, batch: torch.Tensor, state: Any) -> Any:
+        fresh.append(state is None)
+        if state is not None:
+            assert all(not part.requires_grad and part.shape == (2, 3, 6) for part in state)
+        return real(self, model, batch, state)
+
+    monkeypatch.setattr(Hutter, "loss", watch)
+    run_tiny(tmp_path, updates=9, reset_every=4)
+    assert [step for step, was in enumerate(fresh) if was] == [0, 4, 8]
+    fresh.clear()
+    run_tiny(tmp_path, "other", updates=9, reset_every=0)
+    assert [step for step, was in enumerate(fresh) if was] == [0]

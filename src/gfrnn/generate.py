@@ -57,6 +57,8 @@ def draw(logits: Tensor, uniform: Tensor, sampling: Sampling) -> Tensor:
     if sampling.temperature == 0:
         return logits.argmax(1)
     logits = logits / sampling.temperature
+    if sampling.top_k is None and sampling.top_p is None:
+        return inverse_cdf(torch.softmax(logits, dim=1), uniform)
     order = logits.argsort(dim=1, descending=True, stable=True)
     kept = torch.zeros_like(logits, dtype=torch.bool)
     kept.scatter_(1, order[:, : sampling.top_k], True)
@@ -66,6 +68,11 @@ def draw(logits: Tensor, uniform: Tensor, sampling: Sampling) -> Tensor:
         before = in_order.cumsum(1) - in_order
         kept.zero_().scatter_(1, order, before < sampling.top_p)
         p = p.masked_fill(~kept, 0)
+    return inverse_cdf(p, uniform)
+
+
+def inverse_cdf(p: Tensor, uniform: Tensor) -> Tensor:
+    """Probabilities (B, V) that need not sum to 1, uniform (B,) -> symbols (B,)."""
     total = p.cumsum(1)
     above = (total > uniform.double()[:, None] * total[:, -1:]) & (p > 0)
     return above.int().argmax(1)
