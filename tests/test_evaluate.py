@@ -56,7 +56,7 @@ def test_it_leaves_the_model_in_training_and_can_be_interrupted(model: CharLM) -
     class Enough(Exception):
         pass
 
-    def tick() -> None:
+    def tick(fraction: float) -> None:
         raise Enough
 
     model.train()

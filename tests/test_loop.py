@@ -347,10 +347,11 @@ def test_validating_a_part_ends_with_the_whole(tmp_path: Path) -> None:
 
 
 def test_the_state_is_carried_and_reset_on_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, fresh = Hutter.loss, []
+    real, fresh, seeds = Hutter.loss, [], set()
 
     def watch(self: Hutter, model: CharLM, batch: torch.Tensor, state: Any) -> Any:
         fresh.append(state is None)
+        seeds.add(torch.initial_seed())
         if state is not None:
             assert all(not part.requires_grad and part.shape == (2, 3, 6) for part in state)
         return real(self, model, batch, state)
@@ -358,6 +359,7 @@ def test_the_state_is_carried_and_reset_on_schedule(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(Hutter, "loss", watch)
     run_tiny(tmp_path, updates=9, reset_every=4)
     assert [step for step, was in enumerate(fresh) if was] == [0, 4, 8]
+    assert len(seeds) == 9  # every update has dropout of its own
     fresh.clear()
     run_tiny(tmp_path, "other", updates=9, reset_every=0)
     assert [step for step, was in enumerate(fresh) if was] == [0]

@@ -33,18 +33,22 @@ class Score:
         return self.bpc * math.log(2)
 
 
-def nothing() -> None:
+def nothing(fraction_done: float) -> None:
     """What happens between chunks by default."""
 
 
 @torch.no_grad()
 def score_text(
-    model: CharLM, ids: np.ndarray, streams: int | None = None, warmup: int = WARMUP, tick: Callable[[], None] = nothing
+    model: CharLM,
+    ids: np.ndarray,
+    streams: int | None = None,
+    warmup: int = WARMUP,
+    tick: Callable[[float], None] = nothing,
 ) -> Score:
     """The cost of every symbol in `ids` given all before it, from the zero state.
 
     The text is cut into `streams` equal parts that are read side by side, each after the `warmup` characters before it;
-    a network forgets its start within so many, and the sum is that of one stream. `tick` is called between chunks.
+    a network forgets its start within so many, and the sum is that of one stream. `tick` is told the fraction done.
     """
     count = len(ids)
     if count < 2:
@@ -65,7 +69,7 @@ def score_text(
             if low >= 0:
                 scored = index[:-1] < np.minimum(starts + part, pairs)
                 nats += float(cost.double().mul_(torch.from_numpy(scored)).sum())
-            tick()
+            tick((high + warmup) / (part + warmup))
     return Score(nats / math.log(2), count)
 
 

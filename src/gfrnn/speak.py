@@ -56,7 +56,7 @@ def evaluate(run: str | None, split: str | None, data: str | None, unknown: str,
     name = f"{text.name} ({split})" if split != "all" else text.name
     ids = model.vocabulary.encode(part, name, unknown)
     with Progress("eval", quiet) as progress:
-        score = score_text(model, ids, tick=lambda: progress.show(0, "scoring") if progress.due() else None)
+        score = score_text(model, ids, tick=lambda done: progress.show_if_due(done, f"{len(ids):,} characters"))
     report = {"text": text.name, "split": split, "bpc": score.bpc, "nats": score.nats, "characters": score.characters}
     if unknown == "replace":
         report["unknown_replaced"] = replaced

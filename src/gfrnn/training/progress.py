@@ -44,6 +44,10 @@ class Progress:
         wait = 0.25 if self.bar is not None else PLAIN_SECONDS
         return time.monotonic() - self.last_line >= wait
 
+    def show_if_due(self, fraction: float, words: str) -> None:
+        if self.due():
+            self.show(fraction, words)
+
     def show(self, fraction: float, words: str) -> None:
         self.last_line = time.monotonic()
         fraction = min(fraction, 1.0)
