@@ -140,6 +140,8 @@ def test_train_then_eval_generate_and_plot(tmp_path: Path, capsys: pytest.Captur
     assert valid["bpc"] == pytest.approx(result["bpc"], abs=1e-6)
     assert (valid["characters"], valid["split"]) == (1000, "valid")
     assert "paper_bpc" not in valid
+    own = answer(capsys, "eval", out, "--json")
+    assert (own["characters"], own["split"], own["text"]) == (1000, "test", write_text(tmp_path))
     whole = answer(capsys, "eval", out, "--data", write_text(tmp_path), "--json")
     assert (whole["characters"], whole["split"]) == (20_000, "all")
     (sample,) = answer(capsys, "generate", out, "--prompt", "<page>", "--chars", 30, "--seed", 3, "--json")

@@ -43,10 +43,7 @@ def evaluate(run: str | None, split: str | None, data: str | None, unknown: str,
     """Score a split of the run's own text, or of another."""
     started = time.monotonic()
     model = load_model(run)
-    if data is None and run is not None and (Path(run) / "config.yaml").exists():
-        own = Config.load(Path(run) / "config.yaml").data
-        data = own.data if isinstance(own, TextConfig) else None
-    text = corpus.load(data)
+    text = corpus.load(own_text(run) if data is None else data)
     if split is None:
         split = "test" if text.is_enwik8 or data is None else "all"
     part = text.bytes if split == "all" else text.split(split)
@@ -63,9 +60,17 @@ def evaluate(run: str | None, split: str | None, data: str | None, unknown: str,
     report["seconds"] = round(time.monotonic() - started, 2)
     if text.is_enwik8 and split == "test" and run is not None:
         report |= paper_number(run)
-    if text.name == "enwik8 excerpt" and not quiet:
+    if text.name == "enwik8 excerpt" and not quiet and own_text(run) is None:
         print(corpus.EXCERPT_NOTE)
     return report
+
+
+def own_text(run: str | None) -> str | None:
+    """The text a run was trained on, if it was another than the default."""
+    if run is None or not (Path(run) / "config.yaml").exists():
+        return None
+    options = Config.load(Path(run) / "config.yaml").data
+    return options.data if isinstance(options, TextConfig) else None
 
 
 def paper_number(run: str) -> dict[str, Any]:
