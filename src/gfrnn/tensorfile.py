@@ -32,7 +32,8 @@ def unpack_tensors(content: bytes, name: Path | str) -> dict[str, Tensor]:
     if not 0 <= header <= min(HEADER_LIMIT, len(content) - 8):
         raise DataError(f"{name} is not a safetensors file")
     try:
-        return safetensors.torch.load(content)
+        # Copied out of the file's bytes: memory that is not aligned can make products round differently.
+        return {key: tensor.clone() for key, tensor in safetensors.torch.load(content).items()}
     except (safetensors.SafetensorError, ValueError, KeyError, RuntimeError, AttributeError) as error:
         raise DataError(f"{name} is damaged: {error}") from error
 
