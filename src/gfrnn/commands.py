@@ -13,16 +13,16 @@ def train(argv: list[str]) -> int:
     from gfrnn.recipes import find, load
 
     about = "Train a recipe in the folder --out; the same command again continues what is there."
-    name = next((word for word in argv if word in load()), argv[0] if argv else "-")
-    if name.startswith("-") and {"-h", "--help"} & set(argv):
-        name = "hutter-gated-lstm"
-    elif name.startswith("-"):
+    named = [0] if argv and not argv[0].startswith("-") else [i for i, word in enumerate(argv) if word in load()]
+    if not named and not {"-h", "--help"} & set(argv):
         raise UsageError("gfrnn train RECIPE [options]: name a recipe first (gfrnn recipes lists them)")
-    recipe = find(name)
-    words = [word for word in argv if word != name]
+    recipe = find(argv[named[-1]] if named else "hutter-gated-lstm")
+    words = [word for i, word in enumerate(argv) if i not in named[-1:]]
     parser = Parser(prog="gfrnn train", usage="gfrnn train RECIPE [options]", description=about)
     parser.add_argument("--out", type=Path, help="run folder [runs/RECIPE]")
-    parser.add_argument("--resume", type=str, default="auto", help="auto: continue what --out holds; never: refuse")
+    parser.add_argument(
+        "--resume", type=Literal["auto", "never"], default="auto", help="auto: continue what --out holds; never: refuse"
+    )
     parser.add_argument("--threads", type=int, help="CPU threads [torch's choice]")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", action="store_true", help="print the result as JSON, and nothing else")

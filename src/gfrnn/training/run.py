@@ -69,7 +69,7 @@ def settle(
 ) -> Config:
     """The configuration that will run: the folder's own where there is one, else `config`."""
     if resume not in ("auto", "never"):
-        raise UsageError(f"--resume is auto or never, not '{resume}'")
+        raise UsageError(f"resume is 'auto' or 'never', not {resume!r}")
     if not (out / CONFIG).exists():
         if checkpoints.steps():
             raise DataError(f"{out} has checkpoints but no {CONFIG}: it is no whole run folder")
