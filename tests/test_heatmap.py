@@ -73,7 +73,7 @@ def test_runs_of_one_wiring_keep_the_order_given() -> None:
 
 
 def test_pictures_hold_the_numbers(tmp_path: Path) -> None:
-    rows = pair(FOUR, "symbol_accuracy")
+    rows = pair(FOUR[2:], "symbol_accuracy")
     with matplotlib.rc_context({"svg.fonttype": "none"}):  # text as text, to be read here
         svg, png = draw(rows, "symbol_accuracy", tmp_path / "new" / "maps")
         again, _ = draw(rows, "symbol_accuracy", tmp_path / "again")
@@ -81,9 +81,8 @@ def test_pictures_hold_the_numbers(tmp_path: Path) -> None:
     assert png.read_bytes().startswith(b"\x89PNG")
     text = svg.read_text()
     assert text.count(">50.0<") == 50 + 30
-    assert text.count(">62.5<") == 20 + 50
+    assert text.count(">62.5<") == 20
     assert text.count(">+12.5<") == 20
-    assert text.count(">-12.5<") == 50
     assert text.count(">(0.0)<") == 30
     assert "LSTM, gated minus stacked" in text
     assert again.read_bytes() == svg.read_bytes()

@@ -47,7 +47,9 @@ def test_an_epoch_reads_every_training_program_once_and_then_in_another_order() 
     epochs = [[p for u in range(12 * e, 12 * e + 12) for p in training.batch(u)] for e in range(2)]
     expected = sorted(make(SMALL.data_seed, i, SMALL.settings(), "train") for i in range(96))
     assert sorted(epochs[0]) == sorted(epochs[1]) == expected
-    assert epochs[0] != epochs[1]
+    orders = [[training.index(96 * e + i) for i in range(96)] for e in range(2)]
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(96))
+    assert orders[0] != orders[1]
     assert {split_of(p.source) for p in expected} == {"train"}
 
 

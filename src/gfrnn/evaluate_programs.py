@@ -18,7 +18,7 @@ import torch
 from gfrnn.errors import DataError
 from gfrnn.files import replace_file, sha256_of
 from gfrnn.intervals import Share, clustered, wilson
-from gfrnn.models.pretrained import find
+from gfrnn.models.pretrained import evaluating, find
 from gfrnn.models.seq2seq import Seq2Seq
 from gfrnn.tasks.corpus import cache_folder
 from gfrnn.tasks.programs import Program, Settings, stream
@@ -80,9 +80,7 @@ def measure(
     """
     order = sorted(range(len(programs)), key=lambda i: len(programs[i].source))
     results: dict[int, Result] = {}
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         for start in range(0, len(order), rows):
             chosen = order[start : start + rows]
             batch = collate([programs[i] for i in chosen])
@@ -90,8 +88,6 @@ def measure(
             got = map(Result, batch.target_lengths.tolist(), right.tolist(), nats.tolist())
             results.update(zip(chosen, got, strict=True))
             tick(len(results) / len(programs))
-    finally:
-        model.train(was_training)
     return [results[i] for i in range(len(programs))]
 
 
