@@ -102,9 +102,14 @@ GFRNN_INLINE F sum(vec<F> v) {
   return total;
 }
 
-// e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2, e^r by its Taylor series to the last bit of the type.
+// e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2, e^r - 1 by its Taylor series to the last bit of the type.
 // x is clamped so that 2^n is a normal number; NaN stays NaN.
-GFRNN_INLINE vec<float> exp_v(vec<float> x) {
+template <class V>
+struct Exponential {
+  V e_r_less_1, two_to_n;
+};
+
+GFRNN_INLINE Exponential<vec<float>> split_exp(vec<float> x) {
   typedef Vec<float>::ints ints;
   const vec<float> high = broadcast<float>(88.0f), low = broadcast<float>(-87.0f);
   vec<float> y = x > high ? high : x;
@@ -120,12 +125,11 @@ GFRNN_INLINE vec<float> exp_v(vec<float> x) {
   p = p * r + 1.0f / 6;
   p = p * r + 0.5f;
   p = p * r + 1.0f;
-  p = p * r + 1.0f;
   const ints power = (__builtin_convertvector(n, ints) + 127) << 23;
-  return p * reinterpret_cast<vec<float>>(power);
+  return {p * r, reinterpret_cast<vec<float>>(power)};
 }
 
-GFRNN_INLINE vec<double> exp_v(vec<double> x) {
+GFRNN_INLINE Exponential<vec<double>> split_exp(vec<double> x) {
   typedef Vec<double>::ints ints;
   const vec<double> high = broadcast<double>(709.0), low = broadcast<double>(-708.0);
   vec<double> y = x > high ? high : x;
@@ -137,10 +141,16 @@ GFRNN_INLINE vec<double> exp_v(vec<double> x) {
   vec<double> p = broadcast<double>(1.0) / 6227020800.0;
   const double inverse_factorials[] = {1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320,
                                        1.0 / 5040,      1.0 / 720,      1.0 / 120,     1.0 / 24,     1.0 / 6,
-                                       0.5,             1.0,            1.0};
+                                       0.5,             1.0};
   for (double c : inverse_factorials) p = p * r + c;
   const ints power = (__builtin_convertvector(n, ints) + 1023) << 52;
-  return p * reinterpret_cast<vec<double>>(power);
+  return {p * r, reinterpret_cast<vec<double>>(power)};
+}
+
+template <class V>
+GFRNN_INLINE V exp_v(V x) {
+  const auto e = split_exp(x);
+  return e.e_r_less_1 * e.two_to_n + e.two_to_n;
 }
 
 template <class V>
@@ -148,10 +158,12 @@ GFRNN_INLINE V sigmoid_v(V x) {
   return 1 / (1 + exp_v(-x));
 }
 
-// Written so that it saturates: (1 - e^-2x) / (1 + e^-2x) would be NaN for large negative x.
+// (1 - e^-2x) / (1 + e^-2x), from e^-2x - 1: nothing cancels near 0. Saturates, as the clamped exponential is finite.
 template <class V>
 GFRNN_INLINE V tanh_v(V x) {
-  return 2 * sigmoid_v<V>(2 * x) - 1;
+  const auto e = split_exp(-2 * x);
+  const V less_1 = e.e_r_less_1 * e.two_to_n + (e.two_to_n - 1);
+  return -less_1 / (2 + less_1);
 }
 
 }  // namespace
