@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.ready
 NATIVE := $(wildcard src/gfrnn/ops/cpu/*.cpp src/gfrnn/ops/cpu/*.h)
 PYTEST_WORKERS ?= 2
 
-.PHONY: help setup test lint types slow demo bench sanitize soak format clean
+.PHONY: help setup test lint types slow demo programs bench sanitize soak format clean
 help:            ## this list
 	@grep -hE '^[a-z]+: .*##|^[a-z]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
 
@@ -30,6 +30,13 @@ slow: setup      ## the tests too long for every day
 
 demo: setup      ## two models learn side by side on real text, in four minutes; continues if interrupted
 	@$(BIN)/python -m gfrnn demo
+
+UPDATES ?= 2000
+programs: setup  ## train the four program models (UPDATES each) and draw the heat maps; continues if interrupted
+	set -e; for model in stacked-lstm gated-lstm stacked-gru gated-gru; do \
+	  $(BIN)/gfrnn train programs-$$model --updates $(UPDATES) --validate-every 250 --patience 0; done
+	$(BIN)/gfrnn plot runs/programs-stacked-lstm runs/programs-gated-lstm \
+	  runs/programs-stacked-gru runs/programs-gated-gru --heatmap --out runs/programs-heatmap
 
 format: setup    ## let ruff rewrite
 	$(BIN)/ruff format .

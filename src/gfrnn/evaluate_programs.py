@@ -30,7 +30,7 @@ NESTINGS, LENGTHS = range(1, 6), range(1, 11)
 PER_CELL, PER_CELL_QUICK = 2000, 200
 FULL, QUICK = "grid.json", "grid-quick.json"  # reports kept in the run folder
 GRID_SEED = 0
-ROWS = 512
+ROWS = 256
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 COUNTS = ("target_symbols", "right_symbols")  # of each program of a cell, for comparing runs program by program
 
