@@ -64,6 +64,10 @@ def test_draw_is_the_definition(sampling: Sampling) -> None:
     assert draw(logits, uniform, sampling).tolist() == expected
 
 
+def test_top_p_stops_at_exactly_p() -> None:
+    assert draw(torch.zeros(1, 4), torch.tensor([0.999]), Sampling(top_p=0.5)).tolist() == [1]
+
+
 def test_frequencies_are_the_probabilities() -> None:
     logits = torch.tensor([0.3, -1.0, 2.0, 0.0]).repeat(10_000, 1)
     uniform = (torch.arange(10_000, dtype=torch.float64) + 0.5) / 10_000
