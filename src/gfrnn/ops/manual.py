@@ -34,7 +34,9 @@ def scan(call: Call) -> Scanned:
         running = torch.arange(x.shape[0], device=x.device)[:, None] < lengths
         x = torch.where(running if x.dim() == 2 else running[:, :, None], x, torch.zeros_like(x))
     flat = [tensor for w in call.weights for tensor in w]
-    h, h_n, c_n, g, *_ = _Scan.apply(call.spec, x, *call.state, lengths, call.dropout_masks, *flat)
+    # torch.compile derives a backward of its own from the traced forward, and cannot trace this Function's.
+    run = _Scan.forward if torch.compiler.is_compiling() else _Scan.apply
+    h, h_n, c_n, g, *_ = run(call.spec, x, *call.state, lengths, call.dropout_masks, *flat)
     state = State(h_n, c_n if call.spec.unit == "lstm" else None)
     if not call.return_gates:
         return Scanned(h.flatten(2), state, None)

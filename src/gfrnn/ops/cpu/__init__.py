@@ -56,7 +56,8 @@ def why_not(call: Call) -> list[str]:
     dtypes = {t.dtype for t in tensors}
     if not (len(dtypes) == 1 and dtypes <= {torch.float32, torch.float64}):
         reasons.append(f"the op computes in float32 or float64, got {', '.join(sorted(map(str, dtypes)))}")
-    if torch._C._functorch.peek_interpreter_stack() is not None:
+    # torch.compile cannot trace the question, and traces through the transforms themselves.
+    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
         reasons.append("a torch.func transform is active, and the op is not transformable")
     return reasons
 
@@ -84,7 +85,7 @@ def scan(call: Call) -> Scanned:
         spec.input_size,
         spec.gates_see == "own",
         spec.input_skip,
-        torch.is_grad_enabled() and any(t.requires_grad for t in [x, state.h, *weights] if t is not None),
+        torch.is_grad_enabled() and any(t.requires_grad for t in [x, *state, *weights] if t is not None),
         call.return_gates,
     )
     last = State(h_n, c_n if spec.unit == "lstm" else None)
