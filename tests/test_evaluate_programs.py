@@ -168,5 +168,10 @@ def test_the_wrong_kind_of_model(tmp_path: Path, capsys: Capture) -> None:
     assert "nowhere" in capsys.readouterr().err
 
 
+def test_text_options_are_refused(run: Path, capsys: Capture) -> None:
+    assert main(["eval", str(run), "--split", "valid"]) == 2
+    assert "is a program model" in capsys.readouterr().err
+
+
 def test_counts_as_text() -> None:
     assert unpack(pack(range(36))) == list(range(36))
