@@ -109,7 +109,18 @@ def test_frozen_parts_need_no_gradient(case: Case, backend: str) -> None:
         layer(x)[0].sum().backward()
         torch.testing.assert_close(layer.get_parameter(kept).grad, full[kept], rtol=0, atol=1e-10)
     layer.requires_grad_(False)
-    assert not layer(x)[0].requires_grad
-    x.requires_grad_()
-    layer(x)[0].sum().backward()
-    assert x.grad.any()
+    state = cases.state_of(case)
+    assert not layer(x, cases.as_hx(state))[0].requires_grad
+    for leaf in (x, *state):
+        leaf.requires_grad_()
+        layer(x, cases.as_hx(state))[0].sum().backward()
+        assert leaf.grad.any()
+        leaf.requires_grad_(False)
+
+
+@pytest.mark.parametrize("backend", sorted(set(cases.backends()) - set(cases.backends_twice_differentiable())))
+def test_a_backend_without_second_derivatives_says_so(backend: str) -> None:
+    layer, x = Case("lstm", "gated").layer(backend=backend), cases.dense_input().requires_grad_()
+    with pytest.raises(RuntimeError, match=rf"{backend}.*(manual|reference)"):
+        (slope,) = torch.autograd.grad(layer(x)[0].sin().sum(), x, create_graph=True)
+        slope.sum().backward()
