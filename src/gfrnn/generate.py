@@ -22,8 +22,10 @@ from torch import Tensor
 from gfrnn.errors import UsageError
 from gfrnn.models.char_lm import CharLM
 from gfrnn.models.pretrained import evaluating
+from gfrnn.ops.cpu.text import TextLoop
 
 PROMPT_CHUNK = 1000
+LOOP_CHUNK = 128  # characters the C++ loop draws before they are shown
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,12 @@ def stream(
     sampling: Sampling,
     samples: int = 1,
     unknown: str = "refuse",
+    half: bool = False,
 ) -> Iterator[tuple[bytes, ...]]:
-    """Continue `prompt`: after each step one byte for every sample, `max_new` times."""
+    """Continue `prompt`: after each step one byte for every sample, `max_new` times.
+
+    One sample of a float32 model on the CPU is drawn by the C++ loop; with `half` it reads weights stored in 16 bits.
+    """
     if max_new < 0 or samples < 1:
         raise UsageError(f"max_new must be 0 or more and samples 1 or more, got {max_new} and {samples}")
     ids = torch.from_numpy(encode_prompt(model, prompt, unknown).astype(np.int64))
@@ -102,6 +108,12 @@ def stream(
     generators = [np.random.default_rng([seed, i]) for i in range(samples)]
     with evaluating(model):
         logits, state = read_prompt(model, ids)
+        reasons = why_not_in_one_loop(model, samples)
+        if half and reasons:
+            raise UsageError(f"half: {'; '.join(reasons)}")
+        if not reasons:
+            yield from in_one_loop(model, logits[0], state, max_new, sampling, generators[0], half)
+            return
         logits, state = logits.expand(samples, -1), expand(state, samples)
         for step in range(max_new):
             uniform = torch.tensor([generator.random() for generator in generators], dtype=torch.float64)
@@ -110,6 +122,29 @@ def stream(
             if step + 1 < max_new:
                 features, state = model.layer.step(symbols, state)
                 logits = model.head(features)
+
+
+def why_not_in_one_loop(model: CharLM, samples: int) -> list[str]:
+    reasons = TextLoop.why_not(model.layer, model.head)
+    return reasons if samples == 1 else [*reasons, f"the C++ loop draws one sample at a time, not {samples}"]
+
+
+def in_one_loop(
+    model: CharLM,
+    logits: Tensor,
+    state: Any,
+    max_new: int,
+    sampling: Sampling,
+    generator: np.random.Generator,
+    half: bool,
+) -> Iterator[tuple[bytes]]:
+    """What `stream` yields for one sample, drawn by the C++ loop."""
+    loop = TextLoop(model.layer, model.head, half)
+    for start in range(0, max_new, LOOP_CHUNK):
+        uniform = torch.from_numpy(generator.random(min(LOOP_CHUNK, max_new - start)))
+        symbols, logits, state = loop.run(logits, state, uniform, sampling.temperature, sampling.top_k, sampling.top_p)
+        for symbol in symbols.tolist():
+            yield (model.vocabulary.decode([symbol]),)
 
 
 def read_prompt(model: CharLM, ids: Tensor) -> tuple[Tensor, Any]:

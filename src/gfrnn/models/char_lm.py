@@ -130,9 +130,14 @@ class CharLM(Pretrained):
         top_k: int | None = None,
         top_p: float | None = None,
         seed: int | None = None,
+        *,
+        half: bool = False,
     ) -> bytes:
-        """The `max_new` bytes that follow `prompt` (which is not repeated); generate.py says how they are drawn."""
+        """The `max_new` bytes that follow `prompt` (which is not repeated); generate.py says how they are drawn.
+
+        `half` reads weights stored in 16 bits: faster, and not quite the same model.
+        """
         from gfrnn.generate import Sampling, stream
 
         sampling = Sampling(temperature, top_k, top_p, seed)
-        return b"".join(chunk for (chunk,) in stream(self, prompt, max_new, sampling))
+        return b"".join(chunk for (chunk,) in stream(self, prompt, max_new, sampling, half=half))

@@ -4,8 +4,8 @@
 //   outer      C[m] += sum_k A[k][m] B[k]       both packed block by block: the weight gradients
 //
 // Weights reach us as arrays of row pointers, so that any selection or order of rows is one product, and results leave
-// through row pointers for the same reason. Each element of C is one chain of fused multiply-adds in the order of k,
-// however rows are split over tiles or threads: the number of threads never changes a bit.
+// through row pointers for the same reason. Each element of C is a sum of chains of fused multiply-adds in the order of
+// k, however rows are split over tiles or threads: the number of threads never changes a bit.
 #pragma once
 #include "memory.h"
 #include "vec.h"
@@ -13,6 +13,8 @@
 namespace {
 
 constexpr int TILE_ROWS = GFRNN_TILE_ROWS;
+// Terms added up before the sum joins the others: rounding errors grow with a chain's length, not with K.
+constexpr int64_t CHAIN = 256;
 template <class F>
 constexpr int TILE_COLUMNS = 2 * Vec<F>::size;
 
@@ -85,7 +87,15 @@ __attribute__((noinline)) void tile(const F* a, int64_t lda, const F* b, int64_t
     if constexpr (NV == 2) sums[i][0] = load<F>(p);
     sums[i][LAST] = WHOLE ? load<F>(p + LAST * VL) : load_some<F>(p + LAST * VL, tail);
   }
-  accumulate<F, MR, NV, PACKED_A>(sums, a, lda, b, K);
+  for (int64_t k = 0; k < K; k += CHAIN) {
+    vec<F> part[MR][NV] = {};
+    const F *a_k = a + k * (PACKED_A ? MR : 1), *b_k = b + k * TILE_COLUMNS<F>;
+    accumulate<F, MR, NV, PACKED_A>(part, a_k, lda, b_k, smaller(CHAIN, K - k));
+#pragma GCC unroll 16
+    for (int i = 0; i < MR; i++)
+#pragma GCC unroll 2
+      for (int v = 0; v < NV; v++) sums[i][v] += part[i][v];
+  }
 #pragma GCC unroll 16
   for (int i = 0; i < MR; i++) {
     F* p = to[i] + column;
@@ -131,18 +141,42 @@ struct Tiles {
   int rows(int64_t i) const { return static_cast<int>(M / count + (i < M % count)); }
 };
 
-// to[m][column + n] = from[m][column + n] + sum_k a[m * lda + k] B[k][n], for m < M, n < N.
+// to[m][column + n] = from[m][column + n] + sum_k a[m * lda + k] B[k][n], for m < M and the columns n of part `part`
+// of `parts` of the N columns.
 template <class F>
 void multiply(const F* a, int64_t lda, int64_t M, const F* packed, int64_t K, int64_t N, const F* const* from,
-              F* const* to, int64_t column) {
+              F* const* to, int64_t column, int64_t part, int64_t parts) {
   if (M == 0) return;
   constexpr int NR = TILE_COLUMNS<F>;
   const Tiles tiles(M);
-  for (int64_t n = 0; n < N; n += NR) {
+  const int64_t panels = (N + NR - 1) / NR, end = smaller(panels * (part + 1) / parts * NR, N);
+  for (int64_t n = panels * part / parts * NR; n < end; n += NR) {
     const int width = static_cast<int>(smaller(N - n, NR));
     for (int64_t i = 0; i < tiles.count; i++) {
       const int64_t m = tiles.begin(i);
       tile_rows<F, false>(tiles.rows(i), a + m * lda, lda, packed + n * K, K, from + m, to + m, column + n, width);
+    }
+  }
+}
+
+// The same product with rows[n][k] = B[k][n] as they lie in the weights, not packed: for so few rows of A that packing
+// would cost more than multiplying. Four rows of weights at a time.
+template <class F>
+void multiply_unpacked(const F* a, int64_t lda, int64_t M, const F* const* rows, int64_t K, int64_t N,
+                       const F* const* from, F* const* to, int64_t column, int64_t part, int64_t parts) {
+  constexpr int64_t GROUP = 4;
+  const int64_t groups = (N + GROUP - 1) / GROUP, end = smaller(groups * (part + 1) / parts * GROUP, N);
+  for (int64_t n = groups * part / parts * GROUP; n < end; n += GROUP) {
+    const F* w[GROUP];
+    for (int64_t i = 0; i < GROUP; i++) w[i] = rows[smaller(n + i, N - 1)];
+    for (int64_t m = 0; m < M; m++) {
+      vec<F> sums[GROUP] = {};
+      for_lanes<F>(K, [&](Lane<F> l) {
+        const vec<F> x = l.get(a + m * lda);
+        for (int64_t i = 0; i < GROUP; i++) sums[i] += x * l.get(w[i]);
+      });
+      for (int64_t i = 0; i < smaller(GROUP, N - n); i++)
+        to[m][column + n + i] = from[m][column + n + i] + sum<F>(sums[i]);
     }
   }
 }

@@ -79,12 +79,35 @@ struct Parallel {
   }
 };
 
+// Text for a batch of one, see generate.h.
+struct Generate {
+  Shape shape;
+  const Layer<const float>* layers;  // for packing
+  const float *head, *head_bias;     // (V, head_width), (V,) or null
+  int64_t V, head_width;             // head_width: L*H, or H for the last layer only
+  bool half;                         // matrices stored in 16 bits
+  char* packed;                      // generate_packed_bytes(), aligned to 64
+  int64_t threads, steps;
+  const double* uniform;  // (steps,)
+  double temperature, top_p;  // top_p 0: none
+  int64_t top_k;              // 0: none
+  float *h, *c, *logits;      // (L*H), (L*H) or null, (V,): in and out
+  int64_t* symbols;           // (steps,)
+};
+
+// team(n, body): calls body(i) for each i < n at the same time, each on a thread of its own.
+using Team = Parallel;
+void yield_thread();  // in op.cpp
+
 struct Kernels {
   const char* name;
   void (*forward_float)(const Forward<float>&, const Parallel&);
   void (*forward_double)(const Forward<double>&, const Parallel&);
   void (*backward_float)(const Backward<float>&, const Parallel&);
   void (*backward_double)(const Backward<double>&, const Parallel&);
+  int64_t (*generate_packed_bytes)(const Generate&);
+  void (*generate_pack)(const Generate&);
+  void (*generate)(const Generate&, const Team&);
 };
 
 extern const Kernels kernels_generic, kernels_avx2, kernels_avx512;

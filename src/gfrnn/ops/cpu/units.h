@@ -87,4 +87,23 @@ void unit_backward(const Shape& s, const F* row, const F* h_prev, const F* c_pre
   }
 }
 
+// h_{t-1} scaled by the gates of one layer: to[i*H..] = g_i h^i_{t-1}.
+template <class F>
+void scale_sources(const Shape& s, const F* g, const F* h_prev, F* to) {
+  for (int64_t i = 0; i < s.L; i++) {
+    const F gate = g[i];
+    for_lanes<F>(s.H, [&](Lane<F> l) { l.put(to + i * s.H, gate * l.get(h_prev + i * s.H)); });
+  }
+}
+
+template <class F>
+void multiply_rows(F* to, const F* a, const F* b, int64_t n) {
+  for_lanes<F>(n, [&](Lane<F> l) { l.put(to, l.get(a) * l.get(b)); });
+}
+
+template <class F>
+void add_to(F* to, const F* a, int64_t n) {
+  for_lanes<F>(n, [&](Lane<F> l) { l.put(to, l.get(to) + l.get(a)); });
+}
+
 }  // namespace

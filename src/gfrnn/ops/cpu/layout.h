@@ -1,0 +1,116 @@
+// Which rows of which matrix make which columns of a layer's row (Shape in kernels.h), for all units and wirings.
+#pragma once
+#include "kernels.h"
+#include "memory.h"
+
+namespace {
+
+using namespace gfrnn;
+
+template <class F>
+using Rows = List<F*>;
+
+// The rows of one layer's matrices in the order of our columns: candidate, unit-wise gates, global reset gates.
+template <class F>
+void gate_rows(const Shape& s, F* matrix, int64_t width, Rows<F>& rows) {
+  // state_dict: LSTM i, f, candidate, o; GRU r, z, candidate: the candidate is third
+  const int64_t G = s.G(), third = G == 1 ? 0 : 2;
+  for (int64_t r = 0; r < s.H; r++) rows.push(matrix + (third * s.H + r) * width);
+  for (int64_t g = 0; g < G; g++)
+    if (g != third)
+      for (int64_t r = 0; r < s.H; r++) rows.push(matrix + (g * s.H + r) * width);
+}
+
+template <class F>
+void plain_rows(F* matrix, int64_t count, int64_t width, Rows<F>& rows) {
+  for (int64_t r = 0; r < count; r++) rows.push(matrix + r * width);
+}
+
+// W and w_g: in_columns() rows of I_j.
+template <class F>
+Rows<F> input_rows(const Shape& s, const Layer<F>& w, int64_t j) {
+  Rows<F> rows;
+  gate_rows(s, w.W, s.in_width(j), rows);
+  if (s.n()) plain_rows(w.w_g, s.n(), s.in_width(j), rows);
+  return rows;
+}
+
+// A product with part of the past: columns [column, column + rows.size()) of a layer's row, from h_{t-1} at [at, at + K).
+template <class F>
+struct Recurrent {
+  Rows<F> rows;
+  int64_t column, at, K;
+  bool scaled;  // the sources are multiplied by their global reset gates first
+};
+
+// All products of layer j with the past, as few as the wiring allows.
+template <class F>
+List<Recurrent<F>> recurrent_products(const Shape& s, const Layer<F>& w, int64_t j) {
+  const int64_t H = s.H, all = s.L * H, S = s.S(), own_at = j * H, hears_at = s.wiring == STACKED ? own_at : 0;
+  const bool scaled = s.wiring == GATED;
+  Rows<F> candidate, units, global;
+  if (s.apart()) {
+    plain_rows(w.U_candidate, H, all, candidate);
+    plain_rows(w.U, (s.G() - 1) * H, H, units);
+  } else {
+    Rows<F> rows;
+    gate_rows(s, w.U, S, rows);
+    for (int64_t r = 0; r < rows.size(); r++) (r < H ? candidate : units).push(rows[r]);
+  }
+  if (s.n()) plain_rows(w.u_g, s.n(), all, global);
+
+  List<Recurrent<F>> products;
+  if (!scaled && !s.apart()) {  // everything hears the same: one product over candidate and unit-wise gates
+    Rows<F> rows = s.unit == GRU ? units : candidate;
+    const Rows<F>& second = s.unit == GRU ? candidate : units;
+    rows.append(second);
+    products.push({rows, s.unit == GRU ? s.units_at() : 0, hears_at, S, false});
+    return products;
+  }
+  if (s.apart()) {
+    products.push({units, s.units_at(), own_at, H, false});
+    if (s.n()) products.push({global, s.global_at(), 0, all, false});
+  } else {
+    units.append(global);
+    products.push({units, s.units_at(), 0, all, false});
+  }
+  products.push({candidate, s.recurrent_at(), 0, all, scaled});
+  return products;
+}
+
+// (entries, P): what a row starts from, the bias, or for index input the bias plus the column of W of each index.
+template <class F>
+Room<F> start_table(const Shape& s, const Layer<const F>& w, int64_t j) {
+  constexpr int64_t BLOCK = 16;  // so that the rows' cache lines stay while their columns are filled in
+  const Rows<const F> in = input_rows<const F>(s, w, j);
+  Rows<const F> bias;
+  if (w.b) gate_rows<const F>(s, w.b, 1, bias);
+  if (w.b_g) plain_rows<const F>(w.b_g, s.n(), 1, bias);
+  const int64_t columns = s.in_columns(), entries = s.entries(j), P = s.P();
+  Room<F> table(entries * P);
+  clear<F>(table.get(), entries * P);
+  for (int64_t e0 = 0; e0 < entries; e0 += BLOCK)
+    for (int64_t k = 0; k < columns; k++) {
+      const F start = bias.size() == 0 ? 0 : *bias[k];
+      for (int64_t e = e0; e < smaller(e0 + BLOCK, entries); e++)
+        table.get()[e * P + k] = start + (s.looks_up(j) ? in[k][e] : 0);
+    }
+  return table;
+}
+
+// (B, P): what each row of the batch starts from, for a single timestep: no table is made for rows to be read once.
+template <class F>
+Room<F> start_rows(const Shape& s, const Layer<const F>& w, int64_t j, const int64_t* index) {
+  const Rows<const F> in = input_rows<const F>(s, w, j);
+  Rows<const F> bias;
+  if (w.b) gate_rows<const F>(s, w.b, 1, bias);
+  if (w.b_g) plain_rows<const F>(w.b_g, s.n(), 1, bias);
+  Room<F> rows(s.B * s.P());
+  clear<F>(rows.get(), s.B * s.P());
+  for (int64_t b = 0; b < s.B; b++)
+    for (int64_t k = 0; k < s.in_columns(); k++)
+      rows.get()[b * s.P() + k] = (bias.size() == 0 ? 0 : *bias[k]) + (s.looks_up(j) ? in[k][index[b]] : 0);
+  return rows;
+}
+
+}  // namespace
