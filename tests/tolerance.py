@@ -1,6 +1,8 @@
 """When two results count as equal: one policy, one table, the same on every machine.
 
-The error against a float64 truth may be twice that of a plain computation in the same dtype, plus a floor.
+The error against a float64 truth may be twice that of a plain computation in the same dtype, plus a floor. The floor
+is for sums of up to SHORT terms; the rounding errors of longer ones grow with the square root of their number, in
+whatever order they are added.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from typing import Any
 import torch
 
 FLOOR = {torch.float64: 1e-10, torch.float32: 1e-6, torch.bfloat16: 1e-2, torch.float16: 1e-3}
+SHORT = 256
 
 
 def error(actual: Any, truth: Any) -> float:
@@ -22,12 +25,17 @@ def error(actual: Any, truth: Any) -> float:
     return float(difference.nan_to_num(nan=float("inf")))
 
 
+def allowed(dtype: torch.dtype, reference_error: float = 0.0, terms: int = 1) -> float:
+    """How far a result may be off, where a plain computation in the same dtype is off by `reference_error`."""
+    return FLOOR[dtype] * max(1.0, terms / SHORT) ** 0.5 + 2 * reference_error
+
+
 def assert_close(actual: Any, truth: Any, same_dtype: Any = None, what: str = "result") -> None:
     """`actual` agrees with `truth`; `same_dtype` is a trusted plain computation in `actual`'s own dtype."""
     actual = torch.as_tensor(actual)
-    allowed = FLOOR[actual.dtype] + (0.0 if same_dtype is None else 2 * error(same_dtype, truth))
+    limit = allowed(actual.dtype, 0.0 if same_dtype is None else error(same_dtype, truth))
     found = error(actual, truth)
-    assert found <= allowed, f"{what}: error {found:.3g}, allowed {allowed:.3g} in {actual.dtype}"
+    assert found <= limit, f"{what}: error {found:.3g}, allowed {limit:.3g} in {actual.dtype}"
 
 
 def assert_all_close(actual: list, truth: list, same_dtype: list | None = None, names: list[str] | None = None) -> None:
@@ -36,3 +44,17 @@ def assert_all_close(actual: list, truth: list, same_dtype: list | None = None, 
     references = [None] * len(truth) if same_dtype is None else same_dtype
     for a, t, s, name in zip(actual, truth, references, names, strict=True):
         assert_close(a, t, s, name)
+
+
+def assert_answers_close(
+    actual: dict[str, Any], truth: dict[str, Any], same_dtype: dict[str, Any] | None, terms: int
+) -> None:
+    """One computation's results, by name, agree with the truth.
+
+    The reference's error is the worst of all its results: that of a single number may be small by luck.
+    """
+    assert actual.keys() == truth.keys()
+    reference = 0.0 if same_dtype is None else max(error(same_dtype[name], truth[name]) for name in truth)
+    for name, tensor in actual.items():
+        found, limit = error(tensor, truth[name]), allowed(tensor.dtype, reference, terms)
+        assert found <= limit, f"{name}: error {found:.3g}, allowed {limit:.3g} in {tensor.dtype}"

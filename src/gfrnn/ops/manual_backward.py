@@ -84,7 +84,7 @@ def _through_time(
             m, a, h_prev = layers[j], act[t, :, j], past[t]
             c_j = None if past_c is None else (c[t, :, j], past_c[t, :, j], d_c[:, j])  # type: ignore[index]
             d_pre, d_q, d_c_prev, direct = _unit_backward(
-                spec, a, None if q.numel() == 0 else q[t, :, j], h_prev[:, j], c_j, d_h[j]
+                spec, a, q[t, :, j] if spec.unit == "gru" else None, h_prev[:, j], c_j, d_h[j]
             )
             if direct is not None:
                 d_past[:, j] += direct
