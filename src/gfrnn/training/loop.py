@@ -168,7 +168,7 @@ class Trainer:
         self.rested, self.stop_signal = True, 0
 
     def seconds(self) -> float:
-        """Wall-clock spent on this run; of earlier sessions, what led to the checkpoint."""
+        """Wall-clock spent on this run; of earlier processes, what led to the checkpoint."""
         return self.seconds_before + time.monotonic() - self.started_at
 
     def validation_due(self) -> bool:
