@@ -104,6 +104,13 @@ def _row_width(unit: int, wiring: int, L: int, H: int) -> int:
     return L * (gates * H + (L if wiring == 2 else 0) + (H if q else 0))
 
 
+def _expect_one_device(*tensors: Tensor | None) -> None:
+    """A meta tensor among others leads here too, and what is made here must not pass for a result."""
+    devices = {str(t.device) for t in tensors if t is not None}
+    if len(devices) > 1:
+        raise RuntimeError(f"gfrnn: all tensors must be on one device, got {' and '.join(sorted(devices))}")
+
+
 def _fake_forward(
     x: Tensor,
     h0: Tensor,
@@ -119,6 +126,7 @@ def _fake_forward(
     keep: bool,
     return_gates: bool,
 ) -> tuple[Tensor, ...]:
+    _expect_one_device(x, h0, c0, lengths, masks, *weights)
     T, B = x.shape[:2]
     L, _, H = h0.shape
     none = h0.new_empty(0)
@@ -153,6 +161,7 @@ def _fake_backward(
     input_skip: bool,
     need_dx: bool,
 ) -> list[Tensor]:
+    _expect_one_device(dh, dh_n, dc_n, dgates, x, h0, c0, lengths, masks, h, c, saved, *weights)
     dx = x.new_empty(x.shape) if need_dx and x.is_floating_point() else h0.new_empty(0)
     dc0 = h0.new_empty(0) if c0 is None else h0.new_empty(h0.shape)
     return [dx, h0.new_empty(h0.shape), dc0, *(w.new_empty(w.shape) for w in weights)]

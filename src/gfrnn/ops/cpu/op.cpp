@@ -88,6 +88,7 @@ void expect(const Tensor& t, const char* name, ScalarType type, const std::vecto
   STD_TORCH_CHECK(fits, "gfrnn: ", name, " must have shape ", wanted, "), got ", sizes_of(t));
   STD_TORCH_CHECK(t.scalar_type() == type, "gfrnn: ", name, " has the wrong dtype");
   STD_TORCH_CHECK(t.is_cpu(), "gfrnn: ", name, " must be on the CPU");
+  STD_TORCH_CHECK(t.numel() == 0 || t.const_data_ptr(), "gfrnn: ", name, " has no memory, its storage was freed");
 }
 
 template <class F>
@@ -152,8 +153,10 @@ struct Arguments {
     shape = {unit, wiring, x_.size(0), x_.size(1), h0_.size(0), h0_.size(2), input_size, own, input_skip, indices};
     const auto [T, B, L, H] = std::tuple(shape.T, shape.B, shape.L, shape.H);
     STD_TORCH_CHECK(T > 0 && L > 0 && H > 0, "gfrnn: T, L and H must be positive, got ", T, ", ", L, " and ", H);
-    if (!indices) expect(x_, "x", type_of<F>(), {T, B, input_size});
-    STD_TORCH_CHECK(x_.is_cpu(), "gfrnn: x must be on the CPU");
+    if (indices)
+      expect(x_, "x", ScalarType::Long, {T, B});
+    else
+      expect(x_, "x", type_of<F>(), {T, B, input_size});
     x = torch::stable::contiguous(x_);
     take_state(h0_, "h0", h0);
     STD_TORCH_CHECK(c0_.has_value() == (unit == gfrnn::LSTM), "gfrnn: c0 goes with the LSTM, and only with it");
