@@ -110,7 +110,7 @@ def evaluate(argv: list[str]) -> int:
 
     if speak.architecture(args.run) == "Seq2Seq":
         if args.split or args.data:
-            raise UsageError(f"{args.run} is a program model: it is evaluated on its own grid, not on --split or --data")
+            raise UsageError(f"{args.run} is a program model: its grid is evaluated, not --split or --data")
         from gfrnn.evaluate_programs import report_run
 
         return report_run(args.run, quick=args.quick, as_json=args.json, quiet=args.quiet)
