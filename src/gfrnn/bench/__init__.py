@@ -1,0 +1,77 @@
+"""`gfrnn bench`: speed and memory on this machine, side by side with what one would use otherwise.
+
+Contenders take turns (A B C A B C ...), after each was found to compute what the reference computes; medians and
+quartiles of the rounds are shown, and ratios are taken round by round. torch is imported once the options are read.
+"""
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+from gfrnn.bench.plan import FULL, QUICK, SECTIONS, Plan
+from gfrnn.errors import UsageError
+from gfrnn.options import Parser
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(prog="gfrnn bench", description="Measure speed and memory, side by side, on this machine.")
+    parser.add_argument("--quick", action="store_true", help="under a minute, less exact")
+    parser.add_argument(
+        "--only", nargs="+", type=Literal[SECTIONS], metavar="NAME", help=f"these sections: {', '.join(SECTIONS)}"
+    )
+    parser.add_argument("--repeats", type=int, help="rounds of every comparison, however long they take")
+    parser.add_argument("--threads", type=int, help="CPU threads [all cores]")
+    parser.add_argument("--out", type=Path, help="folder to save bench.json and bench.txt in")
+    parser.add_argument("--plot", type=Path, help="draw the results into this file, as .svg and .png")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--json", action="store_true", help="print JSON: everything measured, and the environment")
+    args = parser.parse_args(argv)
+    plan = plan_of(args.quick, args.repeats)
+    if args.threads is not None and args.threads < 1:
+        raise UsageError(f"--threads must be at least 1, got {args.threads}")
+    if args.plot is not None:
+        from gfrnn.report.bench_plot import require_matplotlib
+
+        require_matplotlib()
+    import torch
+
+    torch.set_num_threads(args.threads or available_cores())
+    from gfrnn.bench.output import as_text, save
+    from gfrnn.bench.run import run
+
+    results = run(plan, args.only or SECTIONS, say=silent if args.quiet else tell)
+    if args.out is not None:
+        save(results, args.out)
+    if args.plot is not None:
+        from gfrnn.report.bench_plot import draw
+
+        for path in draw(results, args.plot):
+            tell(f"wrote {path}")
+    print(json.dumps(results, indent=1) if args.json else as_text(results))
+    return 0
+
+
+def plan_of(quick: bool, repeats: int | None) -> Plan:
+    plan = QUICK if quick else FULL
+    if repeats is None:
+        return plan
+    if repeats < 1:
+        raise UsageError(f"--repeats must be at least 1, got {repeats}")
+    return dataclasses.replace(plan, repeats=repeats, least_repeats=repeats)
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    affinity: Any = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def tell(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def silent(sentence: str) -> None:
+    pass

@@ -1,0 +1,135 @@
+"""Nothing is timed that computes something else: every contender is held against the reference first.
+
+The policy: the error against the reference in float64 may be twice that of the reference in the contender's own dtype,
+plus a floor per dtype. Compared are the cost of every character, the last state, and the gradient of every parameter.
+"""
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gfrnn.bench.loop import HandLoop
+from gfrnn.errors import GfrnnError
+from gfrnn.models.char_lm import CharLM
+
+FLOOR = {torch.float64: 1e-10, torch.float32: 1e-6}
+Answers = dict[str, Tensor]
+
+
+class Unequal(GfrnnError):
+    """A contender does not compute what the reference does: its speed would mean nothing."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """The worst of a contender's answers, as error over what was allowed."""
+
+    model: str
+    contender: str
+    rows: int
+    steps: int
+    what: str
+    error: float
+    allowed: float
+
+
+def error(actual: Tensor, truth: Tensor) -> float:
+    """Largest difference, relative to the truth's largest value where that exceeds 1; infinite for a NaN."""
+    if actual.shape != truth.shape:
+        return float("inf")
+    actual, truth = actual.detach().double(), truth.detach().double()
+    difference = (actual - truth).abs().max() / truth.abs().max().clamp(min=1.0)
+    return float(difference.nan_to_num(nan=float("inf")))
+
+
+def answers(model: CharLM | HandLoop, ids: Tensor, targets: Tensor) -> Answers:
+    """Everything to be compared. The cost is summed, not averaged: small gradients would hide behind the floor."""
+    model.zero_grad()
+    nats, state = model.nats(ids, targets)
+    nats.sum().backward()
+    if isinstance(model, HandLoop):
+        state = model.as_layers(state)
+    parts: Iterable[Any] = (state,) if isinstance(state, Tensor) else state
+    with torch.no_grad():
+        without_backward, _ = model.nats(ids, targets)
+    found = {"the cost": nats.detach(), "the cost without a backward": without_backward}
+    found |= {name: part.detach() for name, part in zip(("the last h", "the last c"), parts, strict=False)}
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None
+        found[f"the gradient of {name}"] = parameter.grad
+    model.zero_grad()
+    return found
+
+
+def reference(model: CharLM, dtype: torch.dtype) -> CharLM:
+    model = copy.deepcopy(model).to(dtype)
+    model.layer.backend = "reference"
+    return model
+
+
+def as_packed(found: Answers, loop: HandLoop) -> Answers:
+    """A CharLM's answers with the gradients laid out as the loop's."""
+    prefix = "the gradient of "
+    gradients = {name[len(prefix) :]: tensor for name, tensor in found.items() if name.startswith(prefix)}
+    others = {name: tensor for name, tensor in found.items() if not name.startswith(prefix)}
+    return others | {prefix + name: tensor for name, tensor in loop.packed(gradients).items()}
+
+
+def check(
+    name: str, model: CharLM, contenders: dict[str, CharLM | HandLoop], ids: Tensor, targets: Tensor
+) -> list[Check]:
+    """One Check per contender; raises Unequal for the first that is wrong. `model` holds the weights of all."""
+    dtype = model.head.weight.dtype
+    truth, plain = (answers(reference(model, kind), ids, targets) for kind in (torch.float64, dtype))
+    done = []
+    for contender, candidate in contenders.items():
+        expected, usual = truth, plain
+        if isinstance(candidate, HandLoop):
+            expected, usual = (as_packed(found, candidate) for found in (truth, plain))
+        found = answers(candidate, ids, targets)
+        worst = worst_of(found, expected, usual)
+        result = Check(name, contender, ids.shape[1], ids.shape[0], *worst)
+        if result.error > result.allowed:
+            raise Unequal(
+                f"'{contender}' does not compute what the reference does, so nothing is timed: {name}, "
+                f"{result.rows} rows x {result.steps} steps: {result.what} is off by {result.error:.2g}, "
+                f"allowed is {result.allowed:.2g}"
+            )
+        done.append(result)
+    return done
+
+
+def worst_of(found: Answers, truth: Answers, plain: Answers) -> tuple[str, float, float]:
+    """Name, error and allowance of the answer that uses most of its allowance."""
+    if found.keys() != truth.keys():
+        raise Unequal(f"answers differ in kind: {', '.join(sorted(found.keys() ^ truth.keys()))}")
+    judged = []
+    for name, tensor in found.items():
+        allowed = FLOOR[tensor.dtype] + 2 * error(plain[name], truth[name])
+        judged.append((name, error(tensor, truth[name]), allowed))
+    return max(judged, key=lambda item: item[1] / item[2])
+
+
+@torch.no_grad()
+def check_greedy(name: str, contender: str, model: CharLM, prompt: Tensor, drawn: Tensor) -> Check:
+    """`drawn` (N,), generated greedily after `prompt` (T,): each symbol is the most probable, or as good as it.
+
+    Two symbols may be equally probable up to rounding, and a text goes its own way after such a tie; so the reference
+    reads the contender's own text and says how far each symbol's logit is from the largest.
+    """
+    text = torch.cat([prompt, drawn])[:-1, None]
+    truth, plain = (reference(model, kind)(text)[0][len(prompt) - 1 :, 0] for kind in (torch.float64, torch.float32))
+    scale = float(truth.abs().max().clamp(min=1.0))
+    lost = truth.amax(1) - truth.gather(1, drawn[:, None])[:, 0]
+    allowed = 2 * (FLOOR[torch.float32] + 2 * error(plain, truth))  # both the taken and the largest may be off
+    result = Check(name, contender, 1, len(drawn), "the most probable symbol", float(lost.max()) / scale, allowed)
+    if result.error > result.allowed:
+        raise Unequal(
+            f"'{contender}' does not generate what the reference would, so nothing is timed: {name}: a symbol's logit "
+            f"is {result.error:.2g} below the largest, allowed is {allowed:.2g}"
+        )
+    return result

@@ -1,0 +1,103 @@
+"""Batch-1 generation: our `generate` and the contenders that write one character at a time."""
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gfrnn.bench.accounting import bytes_per_character
+from gfrnn.bench.clock import Entry
+from gfrnn.bench.contenders import build, count, our_model
+from gfrnn.bench.equality import Check, check_greedy
+from gfrnn.bench.loop import HandLoop
+from gfrnn.bench.plan import Size
+from gfrnn.bench.torch_models import TorchLM
+from gfrnn.errors import DataError
+from gfrnn.models.char_lm import CharLM
+from gfrnn.ops.cpu.text import half_rounded
+
+# The one place that knows how weights stored in half precision are asked for, and (half_rounded) what they then are.
+HALF_ARGUMENTS = {"half": True}
+HALF = "half"
+SLOW = ("manual", "reference")
+PROMPT = b"a"
+SCORED = 20_000  # characters of the test text for the BPC
+
+
+def entry(contender: str, size: Size, characters: int) -> Entry:
+    """Generating `characters` after a prompt of one, at temperature 1; a tenth for backends not made for it."""
+    if contender in SLOW:
+        characters = max(1, characters // 10)
+    half = contender.endswith(HALF)
+    model = build(backend_of(contender), size)
+    run: Callable[[], Any]
+    if isinstance(model, CharLM):
+        options = HALF_ARGUMENTS if half else {}
+        run = functools.partial(model.generate, PROMPT, characters, seed=1, **options)
+    else:
+        assert isinstance(model, HandLoop | TorchLM)
+        run = functools.partial(model.generate, prompt_of(our_model(size)), characters)
+    read = 0.0 if isinstance(model, TorchLM) else float(bytes_per_character(size) * characters) / (2 if half else 1)
+    return Entry(contender, run, characters=characters, bytes=read, parameters=count(model))
+
+
+def prompt_of(model: CharLM) -> Tensor:
+    return torch.from_numpy(model.vocabulary.encode(PROMPT).astype("int64"))
+
+
+def check_contender(contender: str, size: Size, characters: int) -> Check | None:
+    """Greedy text is what the reference would write (with rounded weights, if the contender's are)."""
+    half = contender.endswith(HALF)
+    model = build(backend_of(contender), size)
+    exact = rounded(our_model(size)) if half else our_model(size)
+    prompt = prompt_of(exact)
+    if isinstance(model, CharLM):
+        text = model.generate(PROMPT, characters, temperature=0, **(HALF_ARGUMENTS if half else {}))
+        drawn = torch.from_numpy(exact.vocabulary.encode(text).astype("int64"))
+    elif isinstance(model, HandLoop):
+        drawn = model.generate(prompt, characters, temperature=0)
+    else:
+        return None  # a peer is another model: there is nothing it should equal
+    return check_greedy(str(size), contender, exact, prompt, drawn)
+
+
+def backend_of(contender: str) -> str:
+    """
+    >>> backend_of("cpu half")
+    'cpu'
+    """
+    return contender.removesuffix(f" {HALF}")
+
+
+def with_half(names: list[str]) -> list[str]:
+    """The contenders, and the fused loop over half-precision weights after the one over exact ones."""
+    return [one for name in names for one in ([name, f"{name} {HALF}"] if name == "cpu" else [name])]
+
+
+def bits_per_character(size: Size) -> dict[str, Any]:
+    """BPC on the text in the package, with exact weights and with weights stored in half precision.
+
+    Of the pretrained model if the package has one, else of fresh weights, whose difference says as much.
+    """
+    from gfrnn.speak import PACKAGED
+    from gfrnn.tasks import corpus
+
+    try:
+        name, model = PACKAGED, CharLM.from_pretrained(PACKAGED)
+    except DataError:
+        name, model = f"{size}, untrained", our_model(size, "auto")
+    text = bytes(corpus.excerpt().split("test")[:SCORED])
+    exact, half = (float(one.score(text, unknown="replace").mean()) for one in (model, rounded(model)))
+    return {"model": name, "characters": len(text), "exact": exact, HALF: half}
+
+
+def rounded(model: CharLM) -> CharLM:
+    """The model whose weights are what half precision keeps of them."""
+    model = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(half_rounded(parameter))
+    return model

@@ -1,0 +1,44 @@
+"""One bench from start to end: its results as one JSON-able mapping, which is what is shown, drawn and saved."""
+
+import datetime
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from gfrnn.bench.plan import Plan
+from gfrnn.bench.sections import RUN, Bench
+from gfrnn.bench.targets import judge
+from gfrnn.ops.doctor import facts
+from gfrnn.training.runlog import commit
+
+SCHEMA = 1
+
+
+def run(plan: Plan, sections: Sequence[str], say: Callable[[str], None]) -> dict[str, Any]:
+    """Run the sections in their own order."""
+    started, clock = datetime.datetime.now(datetime.timezone.utc), time.monotonic()
+    bench = Bench(plan, say)
+    if plan.name == "quick":
+        bench.notes.append(
+            "quick: shorter sequences and fewer rounds than the targets are about; the full bench decides"
+        )
+    chosen = [name for name in RUN if name in sections]
+    for name in chosen:
+        say(f"{name} ...")
+        RUN[name](bench)
+    return {
+        "schema": SCHEMA,
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": time.monotonic() - clock,
+        "commit": commit(),
+        "environment": facts(),
+        "plan": asdict(plan),
+        "sections": chosen,
+        "checks": [asdict(check) for check in bench.checks],
+        "groups": [group.to_mapping() for group in bench.groups],
+        "memory": bench.memory,
+        "bits_per_character": bench.bits_per_character,
+        "targets": [verdict.to_mapping() for verdict in judge(bench.groups)],
+        "notes": bench.notes,
+    }
