@@ -36,6 +36,8 @@ def main(argv: list[str]) -> int:
         from gfrnn.report.bench_plot import require_matplotlib
 
         require_matplotlib()
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
     import torch
 
     torch.set_num_threads(args.threads or available_cores())
@@ -43,6 +45,7 @@ def main(argv: list[str]) -> int:
     from gfrnn.bench.run import run
 
     results = run(plan, args.only or SECTIONS, say=silent if args.quiet else tell)
+    print(json.dumps(results, indent=1) if args.json else as_text(results))
     if args.out is not None:
         save(results, args.out)
     if args.plot is not None:
@@ -50,7 +53,6 @@ def main(argv: list[str]) -> int:
 
         for path in draw(results, args.plot):
             tell(f"wrote {path}")
-    print(json.dumps(results, indent=1) if args.json else as_text(results))
     return 0
 
 

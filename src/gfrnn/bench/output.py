@@ -153,6 +153,5 @@ def targets(verdicts: list[Results]) -> Table:
 
 def save(results: Results, folder: Path) -> None:
     """bench.json with everything, bench.txt with the tables."""
-    folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / "bench.json", (json.dumps(results, indent=1) + "\n").encode())
     replace_file(folder / "bench.txt", (as_text(results) + "\n").encode())

@@ -1,0 +1,190 @@
+"""What the bench counts, and that it times nothing that computes something else."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import pytest
+import torch
+from tiny_bench import SMALL, tiny
+from torch import nn
+
+from gfrnn import ops
+from gfrnn.bench import accounting, contenders, equality, generation, sections, targets
+from gfrnn.bench import memory as memory_of
+from gfrnn.bench.loop import HandLoop
+from gfrnn.bench.plan import LSTM, Plan, Size
+from gfrnn.cli import main
+from gfrnn.models import CharLM
+from gfrnn.ops import manual
+
+__all__ = ["tiny"]
+Capture = pytest.CaptureFixture[str]
+UNITS = ("tanh", "gru", "lstm")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(("num_layers", "hidden_size"), [(1, 3), (3, 5)])
+def test_useful_multiplications_are_the_weights_but_for_the_look_ups(
+    unit: str, num_layers: int, hidden_size: int
+) -> None:
+    size = Size(unit, num_layers, hidden_size)
+    model = contenders.our_model(size)
+    V = len(model.vocabulary)
+    read = 0
+    for name, parameter in model.named_parameters():
+        if "weight_ih" in name or "weight_ig" in name:
+            read += parameter[:, V:].numel()  # every layer's first V columns are looked up
+        elif "weight" in name:
+            read += parameter.numel()
+    assert accounting.multiply_adds(size) == read
+    assert accounting.flops(size, 7, training=False) == 2 * 7 * read
+    assert accounting.flops(size, 7, training=True) == 6 * 7 * read
+    assert accounting.parameters(size) == contenders.count(model)
+    looked_up = num_layers * (model.layer.weight_ih_l0.shape[0] + num_layers)
+    biases = sum(p.numel() for name, p in model.named_parameters() if "bias" in name)
+    assert accounting.bytes_per_character(size) == 4 * (read + looked_up + biases)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_peers_are_as_large_as_they_say(unit: str) -> None:
+    size = Size(unit, 2, 30)
+    ours = accounting.parameters(size)
+    name = contenders.equal_parameters(size)
+    found = contenders.count(contenders.build(name, size))
+    hidden = int(name.split("x")[1])
+    assert found == accounting.torch_parameters(unit, 2, hidden)
+    for other in (hidden - 1, hidden + 1):
+        assert abs(accounting.torch_parameters(unit, 2, other) - ours) >= abs(found - ours)
+    assert contenders.equal_units(size).endswith(" 2x30")
+
+
+def test_the_peer_of_the_target_has_its_number_of_parameters() -> None:
+    (name,) = contenders.named_peers(LSTM)
+    assert name == "nn.LSTM 3x228"
+    assert round(contenders.count(contenders.build(name, LSTM)) / 1e6, 2) == 1.35
+    assert {target.theirs for target in targets.TARGETS} >= {name}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_hand_written_loop_is_the_same_model(unit: str) -> None:
+    """In float64, where nothing but rounding may differ: costs, state, gradients, and a state carried on."""
+    size = Size(unit, 3, 5)
+    model = contenders.our_model(size).double()
+    loop = HandLoop(model)
+    ids, goal = contenders.batch(2, 6)
+    (found,) = equality.check("x", model, {"loop": loop}, ids, goal)
+    assert found.error <= 1e-10
+    whole, _ = loop.nats(ids, goal)
+    first, state = loop.nats(ids[:2], goal[:2])
+    rest, _ = loop.nats(ids[2:], goal[2:], state)
+    torch.testing.assert_close(torch.cat([first, rest]), whole)
+    assert contenders.count(loop) == contenders.count(model)
+
+
+def test_the_loop_refuses_other_models() -> None:
+    with pytest.raises(ValueError, match="gated, with skips"):
+        HandLoop(CharLM(hidden_size=3, num_layers=2, wiring="stacked"))
+
+
+def twisted(backend: Any, twist: Any) -> types.SimpleNamespace:
+    """A backend whose answer passes through `twist`."""
+    return types.SimpleNamespace(**{**vars(backend), "scan": lambda call: twist(backend.scan(call))})
+
+
+class ScaledGradient(torch.autograd.Function):
+    """Right forward, a slightly wrong gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, d: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return d * 1.001
+
+
+@pytest.mark.parametrize(
+    "twist",
+    [
+        pytest.param(lambda s: s._replace(h=s.h * 1.0001), id="outputs"),
+        pytest.param(lambda s: s._replace(state=s.state.map(lambda t: t + 1e-4)), id="last state"),
+        pytest.param(lambda s: s._replace(h=ScaledGradient.apply(s.h)), id="gradients"),
+        pytest.param(lambda s: s._replace(h=s.h * float("nan")), id="NaN"),
+    ],
+)
+def test_a_wrong_backend_is_not_timed(twist: Any, tiny: Plan, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setitem(ops.BACKENDS, "manual", twisted(manual, twist))
+    monkeypatch.setattr(sections, "time_in_turn", lambda *args: pytest.fail("it was timed"))
+    assert main(["bench", "--quick", "--only", "train", "--quiet"]) == 1
+    error = capsys.readouterr().err
+    assert "'manual' does not compute what the reference does, so nothing is timed: GF-LSTM 2x5" in error
+    assert error.count("\n") == 1
+
+
+def test_a_wrong_loop_is_not_timed(tiny: Plan, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    right = HandLoop.step
+    monkeypatch.setattr(HandLoop, "step", lambda self, fed, state: right(self, fed * 1.0001, state))
+    assert main(["bench", "--quick", "--only", "sizes", "--quiet"]) == 1
+    assert "'loop' does not compute" in capsys.readouterr().err
+
+
+def test_a_wrong_text_is_not_timed(tiny: Plan, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    right = CharLM.generate
+    monkeypatch.setattr(CharLM, "generate", lambda self, *a, **k: right(self, *a, **k)[:-1] + b"~")
+    assert main(["bench", "--quick", "--only", "generate", "--quiet"]) == 1
+    assert "'manual' does not generate what the reference would" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(bool(ops.BACKENDS["cpu"].why_unavailable()), reason="needs the C++ op")
+def test_half_precision_is_checked_against_rounded_weights() -> None:
+    found = generation.check_contender("cpu half", SMALL, 20)
+    assert found is not None and found.error <= found.allowed
+    assert generation.with_half(["cpu", "loop"]) == ["cpu", "cpu half", "loop"]
+    exact, half = generation.entry("cpu", SMALL, 5), generation.entry("cpu half", SMALL, 5)
+    assert half.bytes == exact.bytes / 2
+    assert len(half.run()) == 5
+
+
+def test_greedy_text_may_go_either_way_at_a_tie() -> None:
+    model = contenders.our_model(SMALL)
+    with torch.no_grad():
+        model.head.weight.zero_()
+        model.head.bias.zero_()
+        model.head.bias[3:5] = 1.0
+    prompt = torch.tensor([0])
+    assert equality.check_greedy("x", "y", model, prompt, torch.tensor([3, 4, 3])).error == 0
+    with pytest.raises(equality.Unequal, match="1 below the largest"):
+        equality.check_greedy("x", "y", model, prompt, torch.tensor([3, 4, 5]))
+
+
+class Keeps(nn.Module):
+    """Keeps two activations of 40 bytes for its backward; one twice, and a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(10))
+
+    def loss(self, ids: torch.Tensor, goal: torch.Tensor) -> torch.Tensor:
+        first = torch.exp(self.weight * 2)
+        second = torch.sigmoid(first.view(2, 5))
+        return (first.view(5, 2) * first.view(5, 2)).sum() + (second.view(10) * self.weight).sum()
+
+
+def test_memory_kept_is_counted_once_and_without_parameters() -> None:
+    assert memory_of.kept_bytes(Keeps(), torch.zeros(1), torch.zeros(1)) == 2 * 40
+
+
+def test_kept_memory_of_ours_is_the_activations_and_little_more() -> None:
+    rows, steps = 4, 8
+    for unit in ("gru", "lstm"):
+        size = Size(unit, 3, 40)
+        kept = memory_of.kept_bytes(contenders.build("manual", size), *contenders.batch(rows, steps))
+        naive = memory_of.kept_bytes(contenders.build("loop", size), *contenders.batch(rows, steps))
+        assert accounting.must_keep(size, rows * steps) <= kept < naive
+
+
+def test_peak_memory_is_that_of_a_process_of_its_own() -> None:
+    size, rows, steps = Size("tanh", 2, 16), 64, 400
+    assert memory_of.peak_bytes("loop", size, rows, steps) > accounting.must_keep(size, rows * steps)
