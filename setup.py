@@ -13,6 +13,7 @@ import os
 import pathlib
 import platform
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -66,6 +67,7 @@ class BuildOp(build_ext):
             "-ffp-contract=fast",
             "-Wall",
             "-Wextra",
+            "-Wno-maybe-uninitialized",  # GCC 12 says it of its own AVX-512 header
         ]
         if SANITIZE:
             flags += [
@@ -85,12 +87,11 @@ class BuildOp(build_ext):
                 extra_postargs=[*flags, "-isystem", str(torch / "include"), *extra],
             )[0]
 
-        objects = [
-            compile_one("kernels.cpp", isa, [f"-DGFRNN_ISA={isa}", *isa_flags])
-            for isa, isa_flags in INSTRUCTION_SETS.items()
-        ]
         known = [f"-DGFRNN_HAS_{isa.upper()}" for isa in INSTRUCTION_SETS]
-        objects.append(compile_one("op.cpp", "op", ["-DTORCH_TARGET_VERSION=0x020a000000000000", *known]))
+        jobs = [("kernels.cpp", isa, [f"-DGFRNN_ISA={isa}", *isa_flags]) for isa, isa_flags in INSTRUCTION_SETS.items()]
+        jobs.append(("op.cpp", "op", ["-DTORCH_TARGET_VERSION=0x020a000000000000", *known]))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(lambda job: compile_one(*job), jobs))
         self.compiler.link_shared_object(
             objects,
             self.get_ext_fullpath(ext.name),
@@ -109,9 +110,9 @@ class BuildOp(build_ext):
         return os.path.join(*fullname.split(".")) + ".so"
 
     def copy_extensions_to_source(self) -> None:
-        built = pathlib.Path(self.get_ext_fullpath(self.extensions[0].name))
-        if built.exists() or self.inplace:
-            super().copy_extensions_to_source()
+        # Unlinked first: a process that has the old file mapped must not see it change.
+        (SOURCE / "_op.so").unlink(missing_ok=True)
+        super().copy_extensions_to_source()
 
 
 sources = [str(SOURCE / "op.cpp"), str(SOURCE / "kernels.cpp")]
