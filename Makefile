@@ -31,6 +31,9 @@ slow: setup      ## the tests too long for every day
 demo: setup      ## two models learn side by side on real text, in four minutes; continues if interrupted
 	@$(BIN)/python -m gfrnn demo
 
+bench: setup     ## every speed and memory measurement, side by side, into results/bench; wants a quiet machine
+	@$(BIN)/python -m gfrnn bench --out results/bench --plot results/bench/bench
+
 UPDATES ?= 2000
 programs: setup  ## train the four program models (UPDATES each) and draw the heat maps; continues if interrupted
 	set -e; for model in stacked-lstm gated-lstm stacked-gru gated-gru; do \

@@ -25,6 +25,7 @@ TINY = Plan(
     rows=(2,),
     memory_bytes=1 << 16,
     generated=4,
+    generating=(Size("gru", 2, 4),),
     batches=(1, 8, 16),
     scaling_steps=3,
     steps=(2, 4),

@@ -24,6 +24,7 @@ HALF_ARGUMENTS = {"half": True}
 HALF = "half"
 SLOW = ("manual", "reference")
 PROMPT = b"a"
+MOST_BYTES = 2e10  # of weights read by one call
 SCORED = 20_000  # characters of the test text for the BPC
 
 
@@ -42,6 +43,11 @@ def entry(contender: str, size: Size, characters: int) -> Entry:
         run = functools.partial(model.generate, prompt_of(our_model(size)), characters)
     read = 0.0 if isinstance(model, TorchLM) else float(bytes_per_character(size) * characters) / (2 if half else 1)
     return Entry(contender, run, characters=characters, bytes=read, parameters=count(model))
+
+
+def affordable(size: Size, characters: int) -> int:
+    """`characters`, or fewer of a model so large that they would take minutes."""
+    return max(1, min(characters, int(MOST_BYTES / bytes_per_character(size))))
 
 
 def prompt_of(model: CharLM) -> Tensor:

@@ -1,7 +1,6 @@
 """What the machine can do: its rate of multiplying matrices and of reading memory."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,18 +29,6 @@ def our_product(rows: int) -> Entry:
     out = torch.empty(rows, OUR_OUTER)
     name = f"sgemm {rows} x {OUR_INNER} x {OUR_OUTER}"
     return Entry(name, lambda: torch.mm(a, b, out=out), flops=2.0 * rows * OUR_INNER * OUR_OUTER, x=rows)
-
-
-def with_threads(entry: Entry, threads: int) -> Entry:
-    """The same work on so many threads."""
-
-    def run() -> None:
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        entry.run()
-        torch.set_num_threads(before)
-
-    return replace(entry, run=run)
 
 
 def read(name: str, size: int) -> Entry:

@@ -44,6 +44,7 @@ class Plan:
     rows: tuple[int, ...] = (8, 12, 25, 50, 100)  # of the products of our shape
     memory_bytes: int = 1 << 28  # read to measure the memory's bandwidth
     generated: int = 2000
+    generating: tuple[Size, ...] = (Size("lstm", 3, 191), Size("lstm", 5, 700))  # besides `others`, against the loop
     batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # at `scaling_steps` steps
     scaling_steps: int = 100
     steps: tuple[int, ...] = (100, 200, 500, 1000)  # at `scaling_rows` rows
@@ -76,6 +77,7 @@ QUICK = Plan(
     shape=(100, 50),
     rows=(8, 25, 100),
     generated=300,
+    generating=(),
     batches=(1, 8, 32, 128),
     scaling_steps=20,
     steps=(25, 100, 400),

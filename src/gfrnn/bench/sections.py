@@ -101,14 +101,17 @@ def machine_section(bench: Bench) -> None:
     """Matrix products, large and of our shapes, and reading memory; on all threads and on one."""
     plan = bench.plan
     products = [machine.square_product(plan.square), *(machine.our_product(rows) for rows in plan.rows)]
-    for threads in sorted({1, torch.get_num_threads()}):
-        entries = [machine.with_threads(product, threads) for product in products]
-        bench.time("machine", f"products, {threads} thread{'s' * (threads > 1)}", entries, threads=threads)
-    bench.time("machine", "reading", reads(plan))
+    all_threads = torch.get_num_threads()
+    for threads in sorted({1, all_threads}):
+        torch.set_num_threads(threads)
+        bench.time("machine", f"products, {threads} thread{'s' * (threads > 1)}", products, threads=threads)
+    torch.set_num_threads(all_threads)
+    bench.time("machine", "reading", reads(plan, LSTM))
 
 
-def reads(plan: Plan) -> list[Entry]:
-    weights = bytes_per_character(LSTM)
+def reads(plan: Plan, size: Size) -> list[Entry]:
+    """A buffer of the size of a model's weights, and one that fits no cache."""
+    weights = bytes_per_character(size)
     return [machine.read(machine.CACHE_READ, weights), machine.read(machine.MEMORY_READ, plan.memory_bytes)]
 
 
@@ -131,13 +134,14 @@ def forward(bench: Bench) -> None:
 
 def generate(bench: Bench) -> None:
     plan = bench.plan
-    for size in plan.others:
-        names = generation.with_half(bench.line_up(size))
+    for size in (*plan.others, *plan.generating):
+        names = generation.with_half(bench.line_up(size) if size in plan.others else [bench.ours, LOOP])
+        characters = generation.affordable(size, plan.generated)
         bench.say(f"checking the text that {', '.join(names)} of {size} generate against the reference")
-        checks = [generation.check_contender(name, size, min(100, plan.generated)) for name in names]
+        checks = [generation.check_contender(name, size, min(100, characters)) for name in names]
         bench.checks += [found for found in checks if found is not None]
-        entries = [generation.entry(name, size, plan.generated) for name in names]
-        bench.time("generate", str(size), [*entries, *reads(plan)], rows=1, steps=plan.generated)
+        entries = [generation.entry(name, size, characters) for name in names]
+        bench.time("generate", str(size), [*entries, *reads(plan, size)], rows=1, steps=characters)
     bench.bits_per_character = generation.bits_per_character(LSTM)
 
 
@@ -196,12 +200,13 @@ def scaling(bench: Bench) -> None:
 
 
 def sizes(bench: Bench) -> None:
-    """The paper's sizes, each against the loop."""
+    """The paper's sizes, each against the loop, training and forward only."""
     for size, rows, steps in bench.plan.sizes:
         models = bench.models(size, [bench.ours, LOOP], (rows, steps))
-        entries = [entry(name, model, size, rows, steps, contenders.train_step) for name, model in models.items()]
-        entries.append(machine.square_product(bench.plan.square))
-        bench.time("sizes", str(size), entries, rows=rows, steps=steps)
+        for what, action in (("", contenders.train_step), (", forward", contenders.forward)):
+            entries = [entry(name, model, size, rows, steps, action) for name, model in models.items()]
+            entries.append(machine.square_product(bench.plan.square))
+            bench.time("sizes", f"{size}{what}", entries, rows=rows, steps=steps)
 
 
 RUN: dict[str, Callable[[Bench], None]] = {
