@@ -1,0 +1,212 @@
+"""The C++ operators themselves: registration, promised shapes, and what they do with nonsense."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cases
+import op_calls
+import pytest
+import torch
+from op_calls import BACKWARD, FORWARD, SWITCHES
+from problems import Problem
+from torch import Tensor
+from torch._subclasses import FakeTensorMode
+from torch.utils._pytree import tree_map_only
+
+from gfrnn import ops
+from gfrnn.equations import State
+from gfrnn.ops import cpu
+from gfrnn.ops.call import Call
+
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src/gfrnn/ops/cpu"
+needs_op = pytest.mark.skipif(bool(cpu.why_unavailable()), reason="; ".join(cpu.why_unavailable()))
+
+COVERING = [
+    Problem("lstm", "gated", input_skip=True, dropout=True),
+    Problem("gru", "gated", gates_see="own", indices=True),
+    Problem("tanh", "feedback", bias=False),
+    Problem("lstm", "stacked", num_layers=1),
+]
+covering = pytest.mark.parametrize("problem", COVERING, ids=str)
+every_kind = pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(unit, wiring, gates_see=see, indices=unit == "gru", ragged=unit == "lstm", dropout=True)
+        for unit, wiring, see in cases.KINDS
+    ],
+    ids=str,
+)
+
+
+def leaf(tensor: Tensor) -> Tensor:
+    return tensor.clone().requires_grad_(tensor.is_floating_point())
+
+
+@needs_op
+@covering
+def test_opcheck_forward(problem: Problem) -> None:
+    plain = op_calls.forward_arguments(problem)
+    arguments = tuple(plain[name] for name in (*FORWARD, *SWITCHES))
+    torch.library.opcheck(torch.ops.gfrnn.scan_forward.default, arguments)
+    torch.library.opcheck(torch.ops.gfrnn.scan_forward.default, tree_map_only(Tensor, leaf, arguments))
+
+
+@needs_op
+@covering
+def test_opcheck_backward(problem: Problem) -> None:
+    plain = op_calls.backward_arguments(op_calls.forward_arguments(problem))
+    torch.library.opcheck(torch.ops.gfrnn.scan_backward.default, tuple(plain[name] for name in BACKWARD))
+
+
+@needs_op
+def test_opcheck_of_ragged_rows() -> None:
+    """Without comparing values: what is kept for the backward has none beyond a row's end."""
+    problem = Problem("lstm", "gated", ragged=True)
+    plain = op_calls.forward_arguments(problem)
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    arguments = tuple(plain[name] for name in (*FORWARD, *SWITCHES))
+    torch.library.opcheck(torch.ops.gfrnn.scan_forward.default, arguments, test_utils=checks)
+
+
+@needs_op
+@pytest.mark.parametrize("switches", [(True, True), (False, True), (True, False), (False, False)])
+@every_kind
+def test_fakes_promise_what_comes(problem: Problem, switches: tuple[bool, bool]) -> None:
+    arguments = {**op_calls.forward_arguments(problem), **dict(zip(SWITCHES, switches, strict=True))}
+    assert_promises_kept(op_calls.forward, op_calls.forward_shapes(arguments), arguments)
+    if arguments["keep"]:
+        for need_dx in (True, False):
+            backward = {**op_calls.backward_arguments(arguments), "need_dx": need_dx}
+            assert_promises_kept(op_calls.backward, op_calls.backward_shapes(backward), backward)
+
+
+def assert_promises_kept(call: Any, shapes: list[tuple[int, ...]], arguments: op_calls.Arguments) -> None:
+    """Real results, a fake's and a meta device's have the same shapes, dtypes and strides."""
+    real = call(arguments)
+    assert [tuple(t.shape) for t in real] == shapes
+    with FakeTensorMode() as mode:
+        fake = call(tree_map_only(Tensor, mode.from_tensor, arguments))
+    meta = call(tree_map_only(Tensor, lambda t: t.to("meta"), arguments))
+    for promise in (fake, meta):
+        assert [(t.shape, t.dtype, t.stride()) for t in promise] == [(t.shape, t.dtype, t.stride()) for t in real]
+
+
+def fuzz(calls: int, seed: int) -> dict[str, int]:
+    """In a process of its own, so that a crash is a failure; fresh memory is filled with huge numbers."""
+    command = [sys.executable, "-X", "faulthandler", str(TESTS / "fuzz_op.py"), str(calls), str(seed)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_PERTURB_": "128"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"exit {done.returncode}\n{done.stderr}"
+    found: dict[str, int] = json.loads(done.stdout)
+    assert sum(found.values()) == calls
+    return found
+
+
+@needs_op
+def test_nonsense_raises_and_never_crashes() -> None:
+    found = fuzz(2000, seed=0)
+    assert found["raised"] > 500 and found["answered"] > 200
+
+
+@needs_op
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_much_nonsense_raises_and_never_crashes(seed: int) -> None:
+    fuzz(10_000, seed)
+
+
+def call_with(**changes: Any) -> Call:
+    case = cases.Case("lstm", "gated")
+    layer = case.layer()
+    call = Call(cases.dense_input(), State(*cases.state_of(case)), layer.weights(), layer.spec)
+    return call._replace(**changes)
+
+
+@needs_op
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"x": cases.dense_input().half()}, r"float32 or float64, got torch.float16, torch.float64"),
+        ({"x": cases.dense_input().float()}, r"float32 or float64, got torch.float32, torch.float64"),
+        ({"x": cases.dense_input().to("meta")}, r"tensors are on cpu, meta, the op is for the CPU"),
+        ({"x": cases.integer_input().to("meta")}, r"tensors are on cpu, meta, the op is for the CPU"),
+        (
+            {"state": State(*cases.state_of(cases.Case("lstm", "gated"), dtype=torch.bfloat16))},
+            r"float32 or float64, got torch.bfloat16, torch.float64",
+        ),
+    ],
+)
+def test_the_op_says_what_it_cannot_run(change: dict[str, Any], sentence: str) -> None:
+    call = call_with(**change)
+    with pytest.raises(RuntimeError, match=rf"backend 'cpu' cannot run this call: .*{sentence}"):
+        ops.scan(*call[:4], "cpu")
+    assert ops.choose(call, "auto") == "manual"
+
+
+@needs_op
+def test_a_function_transform_is_a_reason() -> None:
+    call, reasons = call_with(), []
+
+    def total(x: Tensor) -> Tensor:
+        reasons.extend(cpu.why_not(call._replace(x=x)))
+        return x.sum()
+
+    torch.func.grad(total)(call.x)
+    assert reasons and "torch.func" in reasons[0]
+    assert not cpu.why_not(call)
+
+
+@pytest.mark.parametrize("kind", ["missing", "broken"])
+def test_a_library_that_cannot_be_loaded_is_said(kind: str, tmp_path: Path) -> None:
+    library = tmp_path / "_op.so"
+    if kind == "broken":
+        library.write_bytes(b"no library")
+    script = "from gfrnn.ops import AUTO, cpu; print(AUTO, cpu.why_unavailable()[0])"
+    environment = {key: value for key, value in os.environ.items() if key != "GFRNN_NO_OP"}
+    environment["GFRNN_OP"] = str(library)
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    expected = {"missing": "was not built", "broken": f"{library} cannot be loaded"}
+    assert expected[kind] in done.stdout
+
+
+COMPILER, NM = shutil.which(os.environ.get("CXX", "c++")), shutil.which("nm")
+LESS_OPTIMISED = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-DGFRNN_ISA=generic"]
+
+
+def shared_functions(kernels: Path) -> list[str]:
+    """Functions of an object file that the linker could share with another's, weak ones included."""
+    assert NM is not None
+    table = subprocess.run([NM, "-C", str(kernels)], capture_output=True, text=True, check=True).stdout
+    symbols = [line[17:].split(" ", 1) for line in table.splitlines() if line[:1] != " "]
+    assert ["D", "gfrnn::kernels_"] in [[kind, name[:15]] for kind, name in symbols], "the table of kernels is there"
+    return [name for kind, name in symbols if kind in "TWiu"]
+
+
+@pytest.mark.skipif(COMPILER is None or NM is None, reason="needs a C++ compiler and nm")
+def test_kernels_share_no_function_with_another_instruction_set(tmp_path: Path) -> None:
+    """Or the linker might keep the copy for AVX-512 and run it anywhere. Even if little is inlined."""
+    kernels = tmp_path / "kernels.o"
+    assert COMPILER is not None
+    subprocess.run([COMPILER, *LESS_OPTIMISED, "-c", str(SOURCE / "kernels.cpp"), "-o", str(kernels)], check=True)
+    assert shared_functions(kernels) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(COMPILER is None or NM is None, reason="needs a C++ compiler and nm")
+def test_kernels_as_built_share_no_function(tmp_path: Path) -> None:
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(tmp_path / "lib")]
+    command += ["--build-temp", str(tmp_path / "temp")]
+    environment = {**os.environ, "GFRNN_BUILD": "require"}
+    subprocess.run(command, cwd=TESTS.parent, env=environment, check=True, capture_output=True)
+    objects = list((tmp_path / "temp").rglob("kernels.o"))
+    assert objects
+    assert [name for kernels in objects for name in shared_functions(kernels)] == []
