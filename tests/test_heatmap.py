@@ -58,6 +58,17 @@ def test_what_is_noise_and_what_is_not() -> None:
     assert "GRU: gated is better than stacked in 0 of 50 cells, worse in 50" in told
 
 
+def test_gains_and_losses_that_cancel_are_noise() -> None:
+    """b is right once more on half of the programs and once less on the others, one of which is spared."""
+    b = report("gru", "gated", 5)
+    for cell in b["cells"]:
+        cell["right_symbols"] = "6" * 10 + "4" * 9 + "5"
+    (row,) = pair([("a", report("gru", "stacked", 5)), ("b", b)], "symbol_accuracy")
+    gain = row.gain[2, 2]
+    assert gain.low < 0 < gain.value < gain.high
+    assert "in 0 of 50 cells, worse in 0, within noise in 50" in describe([row])
+
+
 def test_exact_match_counts_whole_programs() -> None:
     exact = [("a", report("gru", "stacked", 7)), ("b", report("gru", "gated", 7, extra=True))]
     (row,) = pair(exact, "exact_match")
