@@ -271,7 +271,8 @@ ForwardResult forward_as(const Arguments<F>& a, bool keep, bool return_gates) {
   Tensor c = lstm ? fresh_large(a.h0, {s.T, s.B, s.L * s.H}) : fresh(a.h0, {0});
   Tensor saved = keep || gates_wanted ? fresh_large(a.h0, {s.T, s.B, LP}) : fresh(a.h0, {0});
   for (int64_t t = 0; t < s.T; t++)
-    std::memset(write<F>(h) + (t * s.B + a.active[t]) * s.L * s.H, 0, (s.B - a.active[t]) * s.L * s.H * sizeof(F));
+    if (a.active[t] < s.B)
+      std::memset(write<F>(h) + (t * s.B + a.active[t]) * s.L * s.H, 0, (s.B - a.active[t]) * s.L * s.H * sizeof(F));
   const gfrnn::Forward<F> f = a.forward(h, c, saved, keep || gates_wanted);
   if constexpr (sizeof(F) == 4)
     kernels().forward_float(f, parallel());
@@ -435,7 +436,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> generate(Tensor packed, Tensor logits
   STD_TORCH_CHECK(uniform.dim() == 1, "gfrnn: uniform must have 1 dimension, got ", uniform.dim());
   expect(uniform, "uniform", ScalarType::Double, {uniform.size(0)});
   STD_TORCH_CHECK(temperature >= 0 && top_k >= 0 && top_p >= 0 && top_p <= 1, "gfrnn: bad sampling options");
-  const Tensor draws = torch::stable::contiguous(uniform), bytes = torch::stable::contiguous(packed);
+  const Tensor draws = torch::stable::contiguous(uniform);
+  Tensor bytes = torch::stable::contiguous(packed);
+  if (reinterpret_cast<uintptr_t>(bytes.const_data_ptr()) % 64) bytes = torch::stable::clone(bytes);  // a slice, say
   Tensor new_logits = torch::stable::clone(torch::stable::contiguous(logits));
   Tensor symbols = torch::stable::new_empty(uniform, {uniform.size(0)}, ScalarType::Long);
   gfrnn::Generate& g = w.g;
