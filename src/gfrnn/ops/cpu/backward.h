@@ -19,7 +19,7 @@ struct Carried {
 
 // Timesteps [t0, t1), backwards, of rows [first, last): deltas, and the gradients carried to t0 - 1.
 template <class F>
-void backward_rows(const Backward<F>& b, const List<PackedLayer<F>>& packed, Carried<F>& carried,
+void backward_rows(const Backward<F>& b, const PackedLayers<F>& packed, Carried<F>& carried,
                    const Parallel* split, int64_t t0, int64_t t1, int64_t first, int64_t last) {
   const Forward<F>& f = b.forward;
   const Shape& s = f.shape;
@@ -188,7 +188,7 @@ void backward(const Backward<F>& b, const Parallel& parallel) {
   const Shape& s = f.shape;
   const int64_t LH = s.L * s.H, parts = s.B < parallel.threads ? 1 : parallel.threads;
   const int64_t steps = smaller(larger(512 / larger(s.B, 1), 1), s.T);
-  const auto packed = pack_layers<F>(f, BACKWARD, parallel);
+  const PackedLayers<F> packed(f, BACKWARD, parallel);
   const auto bounds = split_rows(s, f.active, parts);
   Carried<F> carried{Room<F>(s.B * LH), Room<F>(s.B * LH), Room<F>(steps * s.B * s.L * s.P() + Vec<F>::size), {}, 0};
   for (int64_t j = 0; j < s.L; j++) {

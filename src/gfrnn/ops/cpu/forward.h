@@ -7,7 +7,7 @@ namespace {
 
 // All timesteps of rows [first, last): no other thread is waited for.
 template <class F>
-void forward_rows(const Forward<F>& f, const List<PackedLayer<F>>& packed, bool row_table, const Parallel* split,
+void forward_rows(const Forward<F>& f, const PackedLayers<F>& packed, bool row_table, const Parallel* split,
                   int64_t first, int64_t last) {
   const Shape& s = f.shape;
   const int64_t H = s.H, LH = s.L * H, P = s.P(), LP = s.L * P, rows = last - first;
@@ -73,7 +73,7 @@ void forward(const Forward<F>& f, const Parallel& parallel) {
   const bool step = s.T == 1 && s.B <= 4;
   const bool few = s.B < parallel.threads;
   const int64_t parts = few ? 1 : parallel.threads;
-  const auto packed = pack_layers<F>(f, step ? UNPACKED : FORWARD, parallel);
+  const PackedLayers<F> packed(f, step ? UNPACKED : FORWARD, parallel);
   const auto bounds = split_rows(s, f.active, parts);
   if (few)
     forward_rows<F>(f, packed, step, &parallel, 0, s.B);

@@ -24,44 +24,57 @@ int64_t packed_size(int64_t K, int64_t N) {
   return K * round_up(N, TILE_COLUMNS<F>);
 }
 
-// B[k][n] = rows[n][k]: the forward's W x, weights stored (outputs, inputs).
+// The panel of columns [n0, n0 + TILE_COLUMNS) of B[k][n] = rows[n][k]: the forward's W x, weights stored (outputs, inputs).
 template <class F>
-void pack_transposed(const F* const* rows, int64_t N, int64_t K, F* packed) {
+void pack_transposed(const F* const* rows, int64_t N, int64_t K, int64_t n0, F* panel) {
   constexpr int NR = TILE_COLUMNS<F>;
   constexpr int64_t BLOCK = 16;  // so that the panel's cache lines stay while their columns are filled in
-  for (int64_t n0 = 0; n0 < N; n0 += NR, packed += K * NR)
-    for (int64_t k0 = 0; k0 < K; k0 += BLOCK) {
-      const int64_t k1 = k0 + BLOCK < K ? k0 + BLOCK : K;
-      for (int64_t n = 0; n < NR; n++)
-        if (n0 + n < N)
-          for (int64_t k = k0; k < k1; k++) packed[k * NR + n] = rows[n0 + n][k];
-        else
-          for (int64_t k = k0; k < k1; k++) packed[k * NR + n] = 0;
-    }
-}
-
-// B[k][n] = rows[k][n]: the backward's d W.
-template <class F>
-void pack_straight(const F* const* rows, int64_t K, int64_t N, F* packed) {
-  constexpr int NR = TILE_COLUMNS<F>;
-  for (int64_t n0 = 0; n0 < N; n0 += NR, packed += K * NR) {
-    const int64_t width = N - n0 < NR ? N - n0 : NR;
-    if (width == NR) {
-      for (int64_t k = 0; k < K; k++)
-        for (int v = 0; v < NR; v += Vec<F>::size) store<F>(packed + k * NR + v, load<F>(rows[k] + n0 + v));
-      continue;
-    }
-    for (int64_t k = 0; k < K; k++) {
-      for (int64_t n = 0; n < width; n++) packed[k * NR + n] = rows[k][n0 + n];
-      for (int64_t n = width; n < NR; n++) packed[k * NR + n] = 0;
-    }
+  for (int64_t k0 = 0; k0 < K; k0 += BLOCK) {
+    const int64_t k1 = smaller(k0 + BLOCK, K);
+    for (int64_t n = 0; n < NR; n++)
+      if (n0 + n < N)
+        for (int64_t k = k0; k < k1; k++) panel[k * NR + n] = rows[n0 + n][k];
+      else
+        for (int64_t k = k0; k < k1; k++) panel[k * NR + n] = 0;
   }
 }
 
+// The same panel of B[k][n] = rows[k][n]: the backward's d W.
+template <class F>
+void pack_straight(const F* const* rows, int64_t K, int64_t N, int64_t n0, F* panel) {
+  constexpr int NR = TILE_COLUMNS<F>;
+  if (n0 + NR <= N) {
+    for (int64_t k = 0; k < K; k++)
+      for (int v = 0; v < NR; v += Vec<F>::size) store<F>(panel + k * NR + v, load<F>(rows[k] + n0 + v));
+    return;
+  }
+  clear<F>(panel, K * NR);
+  for (int64_t k = 0; k < K; k++) copy<F>(panel + k * NR, rows[k] + n0, N - n0);
+}
+
+// Weights do not fit the second cache: while one panel is multiplied, the next is fetched into it, in two streams of
+// which each tile of the panel fetches its part.
+template <class F>
+struct Ahead {
+  const F *first, *second;
+  int64_t stride;  // per k
+  // Tile i of `tiles` of a panel of K rows, which the next panel follows in memory.
+  static Ahead after(const F* panel, int64_t K, int64_t i, int64_t tiles) {
+    const int64_t half = K * Vec<F>::size, stride = (Vec<F>::size + tiles - 1) / tiles;
+    const F* next = panel + 2 * half + i * K * stride;
+    return {next, next + half, stride};
+  }
+};
+
 // A tile of C in registers: MR rows by NV vectors. A is either rows as they lie (stride lda) or packed [K][MR].
 template <class F, int MR, int NV, bool PACKED_A>
-GFRNN_INLINE void accumulate(vec<F> (&tile)[MR][NV], const F* a, int64_t lda, const F* b, int64_t K) {
+GFRNN_INLINE void accumulate(vec<F> (&tile)[MR][NV], const F* a, int64_t lda, const F* b, int64_t K,
+                             Ahead<F>& ahead) {
   for (int64_t k = 0; k < K; k++) {
+    __builtin_prefetch(ahead.first, 0, 2);
+    __builtin_prefetch(ahead.second, 0, 2);
+    ahead.first += ahead.stride;
+    ahead.second += ahead.stride;
     vec<F> row[NV];
 #pragma GCC unroll 2
     for (int v = 0; v < NV; v++) row[v] = load<F>(b + v * Vec<F>::size);
@@ -78,7 +91,7 @@ GFRNN_INLINE void accumulate(vec<F> (&tile)[MR][NV], const F* a, int64_t lda, co
 
 template <class F, int MR, int NV, bool PACKED_A, bool WHOLE>
 __attribute__((noinline)) void tile(const F* a, int64_t lda, const F* b, int64_t K, const F* const* from, F* const* to,
-                                    int64_t column, int tail) {
+                                    int64_t column, int tail, Ahead<F> ahead) {
   constexpr int VL = Vec<F>::size, LAST = NV - 1;  // tail: elements of the last vector, VL if WHOLE
   vec<F> sums[MR][NV];
 #pragma GCC unroll 16
@@ -90,7 +103,7 @@ __attribute__((noinline)) void tile(const F* a, int64_t lda, const F* b, int64_t
   for (int64_t k = 0; k < K; k += CHAIN) {
     vec<F> part[MR][NV] = {};
     const F *a_k = a + k * (PACKED_A ? MR : 1), *b_k = b + k * TILE_COLUMNS<F>;
-    accumulate<F, MR, NV, PACKED_A>(part, a_k, lda, b_k, smaller(CHAIN, K - k));
+    accumulate<F, MR, NV, PACKED_A>(part, a_k, lda, b_k, smaller(CHAIN, K - k), ahead);
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++)
 #pragma GCC unroll 2
@@ -109,27 +122,27 @@ __attribute__((noinline)) void tile(const F* a, int64_t lda, const F* b, int64_t
 
 template <class F, int MR, bool PACKED_A>
 void tile_any_width(const F* a, int64_t lda, const F* b, int64_t K, const F* const* from, F* const* to, int64_t column,
-                    int width) {
+                    int width, Ahead<F> ahead) {
   constexpr int VL = Vec<F>::size;
   if (width == 2 * VL)
-    tile<F, MR, 2, PACKED_A, true>(a, lda, b, K, from, to, column, VL);
+    tile<F, MR, 2, PACKED_A, true>(a, lda, b, K, from, to, column, VL, ahead);
   else if (width > VL)
-    tile<F, MR, 2, PACKED_A, false>(a, lda, b, K, from, to, column, width - VL);
+    tile<F, MR, 2, PACKED_A, false>(a, lda, b, K, from, to, column, width - VL, ahead);
   else
-    tile<F, MR, 1, PACKED_A, false>(a, lda, b, K, from, to, column, width);
+    tile<F, MR, 1, PACKED_A, false>(a, lda, b, K, from, to, column, width, ahead);
 }
 
 // mr rows, 1 <= mr <= TILE_ROWS, chosen at run time.
 template <class F, bool PACKED_A, int MR = TILE_ROWS>
 GFRNN_INLINE void tile_rows(int mr, const F* a, int64_t lda, const F* b, int64_t K, const F* const* from, F* const* to,
-                            int64_t column, int width) {
+                            int64_t column, int width, Ahead<F> ahead) {
   if constexpr (MR == 1) {
-    tile_any_width<F, 1, PACKED_A>(a, lda, b, K, from, to, column, width);
+    tile_any_width<F, 1, PACKED_A>(a, lda, b, K, from, to, column, width, ahead);
   } else {
     if (mr == MR)
-      tile_any_width<F, MR, PACKED_A>(a, lda, b, K, from, to, column, width);
+      tile_any_width<F, MR, PACKED_A>(a, lda, b, K, from, to, column, width, ahead);
     else
-      tile_rows<F, PACKED_A, MR - 1>(mr, a, lda, b, K, from, to, column, width);
+      tile_rows<F, PACKED_A, MR - 1>(mr, a, lda, b, K, from, to, column, width, ahead);
   }
 }
 
@@ -154,7 +167,9 @@ void multiply(const F* a, int64_t lda, int64_t M, const F* packed, int64_t K, in
     const int width = static_cast<int>(smaller(N - n, NR));
     for (int64_t i = 0; i < tiles.count; i++) {
       const int64_t m = tiles.begin(i);
-      tile_rows<F, false>(tiles.rows(i), a + m * lda, lda, packed + n * K, K, from + m, to + m, column + n, width);
+      const F* panel = packed + n * K;
+      tile_rows<F, false>(tiles.rows(i), a + m * lda, lda, panel, K, from + m, to + m, column + n, width,
+                          Ahead<F>::after(panel, K, i, tiles.count));
     }
   }
 }
@@ -196,7 +211,7 @@ void outer(const F* const* a, int64_t first, int64_t last, const F* const* b, in
   constexpr int NR = TILE_COLUMNS<F>, VL = Vec<F>::size;
   F* packed_b = room;
   F* packed_a = room + packed_size<F>(K, N);
-  pack_straight<F>(b, K, N, packed_b);
+  for (int64_t n = 0; n < N; n += NR) pack_straight<F>(b, K, N, n, packed_b + n * K);
   const Tiles tiles(last - first);
   for (int64_t i = 0; i < tiles.count; i++) {
     const int64_t m = first + tiles.begin(i), mr = tiles.rows(i);
@@ -210,7 +225,9 @@ void outer(const F* const* a, int64_t first, int64_t last, const F* const* b, in
     for (int64_t i = 0; i < tiles.count; i++) {
       const int64_t m = tiles.begin(i);
       F* const* rows = c + first + m;
-      tile_rows<F, true>(tiles.rows(i), packed_a + m * K, 0, packed_b + n * K, K, rows, rows, column + n, width);
+      const F* panel = packed_b + n * K;
+      tile_rows<F, true>(tiles.rows(i), packed_a + m * K, 0, panel, K, rows, rows, column + n, width,
+                         Ahead<F>::after(panel, K, i, tiles.count));
     }
   }
 }

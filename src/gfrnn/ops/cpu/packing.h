@@ -5,10 +5,10 @@
 
 namespace {
 
-// A product's weights: packed, or, when `room` is empty, as rows where they lie.
+// A product's weights: packed, or, when `data` is null, as rows where they lie.
 template <class F>
 struct Packed {
-  Room<F> room;
+  F* data = nullptr;
   Rows<const F> rows;
   int64_t K = 0, N = 0;
 };
@@ -18,8 +18,8 @@ template <class F>
 void apply(const Packed<F>& w, const Parallel* split, const F* a, int64_t lda, int64_t M, const F* const* from,
            F* const* to, int64_t column) {
   auto part = [&](int64_t i, int64_t parts) {
-    if (w.room.get())
-      multiply<F>(a, lda, M, w.room.get(), w.K, w.N, from, to, column, i, parts);
+    if (w.data)
+      multiply<F>(a, lda, M, w.data, w.K, w.N, from, to, column, i, parts);
     else
       multiply_unpacked<F>(a, lda, M, w.rows.data(), w.K, w.N, from, to, column, i, parts);
   };
@@ -29,57 +29,99 @@ void apply(const Packed<F>& w, const Parallel* split, const F* a, int64_t lda, i
     part(0, 1);
 }
 
-enum Packing { FORWARD, BACKWARD, UNPACKED };  // UNPACKED: forward, without
+enum Packing { FORWARD, BACKWARD, UNPACKED };  // UNPACKED: forward, weights as they lie
 
-template <class F>
-Packed<F> pack(const Rows<const F>& rows, int64_t offset, int64_t width, Packing packing) {
-  const int64_t R = rows.size();
-  const bool forward = packing != BACKWARD;
-  Packed<F> packed;
-  packed.rows = rows;
-  for (auto& row : packed.rows) row += offset;
-  packed.K = forward ? width : R;
-  packed.N = forward ? R : width;
-  if (packing == UNPACKED) return packed;
-  packed.room = Room<F>(packed_size<F>(packed.K, packed.N));
-  if (forward)
-    pack_transposed<F>(packed.rows.data(), R, width, packed.room.get());
-  else
-    pack_straight<F>(packed.rows.data(), R, width, packed.room.get());
-  return packed;
-}
-
-// A layer's weights, packed for one direction of the computation.
 template <class F>
 struct PackedLayer {
-  Packed<F> x, below;                  // of W and w_g: the part for x_t (dense input), the part for h_t^{j-1}
-  List<Packed<F>> past;         // of recurrent_products
+  Packed<F> x, below;            // of W and w_g: the part for x_t (dense input), the part for h_t^{j-1}
+  List<Packed<F>> past;          // of recurrent_products
   List<Recurrent<const F>> how;  // and what each of them is
   Room<F> table;  // (entries, P): what a row starts from, the bias, or the bias plus the column of W for each index
 };
 
+// All layers' weights for one direction, in one piece of memory and in the order of their use: what is fetched ahead of
+// its use (gemm.h) is simply what comes next.
 template <class F>
-PackedLayer<F> pack_layer(const Forward<F>& f, int64_t j, Packing packing) {
-  const Shape& s = f.shape;
-  const Layer<const F>& w = f.layers[j];
-  const Rows<const F> in = input_rows<const F>(s, w, j);
-  PackedLayer<F> packed;
-  if (s.sees_x(j) && !s.indices) packed.x = pack<F>(in, 0, s.I, packing);
-  if (j > 0) packed.below = pack<F>(in, s.x_width(j), s.H, packing);
-  packed.how = recurrent_products<const F>(s, w, j);
-  for (const auto& product : packed.how) packed.past.push(pack<F>(product.rows, 0, product.K, packing));
+class PackedLayers {
+ public:
+  PackedLayers(const Forward<F>& f, Packing packing, const Parallel& parallel) : layers_(f.shape.L) {
+    const Shape& s = f.shape;
+    const bool forward = packing != BACKWARD;
+    for (int64_t j = 0; j < s.L; j++) {
+      PackedLayer<F>& layer = layers_[j];
+      const Rows<const F> in = input_rows<const F>(s, f.layers[j], j);
+      if (s.sees_x(j) && !s.indices) layer.x = describe(in, 0, s.I, forward);
+      if (j > 0) layer.below = describe(in, s.x_width(j), s.H, forward);
+      layer.how = recurrent_products<const F>(s, f.layers[j], j);
+      for (const auto& product : layer.how) layer.past.push(describe(product.rows, 0, product.K, forward));
+    }
+    parallel(s.L, [&](int64_t j) {
+      if (packing == FORWARD) layers_[j].table = start_table<F>(s, f.layers[j], j);
+      if (packing == UNPACKED) layers_[j].table = start_rows<F>(s, f.layers[j], j, f.index);
+    });
+    if (packing != UNPACKED) pack(forward, parallel);
+  }
+  const PackedLayer<F>& operator[](int64_t j) const { return layers_[j]; }
 
-  if (packing == FORWARD) packed.table = start_table<F>(s, w, j);
-  if (packing == UNPACKED) packed.table = start_rows<F>(s, w, j, f.index);
-  return packed;
-}
+ private:
+  List<PackedLayer<F>> layers_;
+  Room<F> memory_;
 
-template <class F>
-List<PackedLayer<F>> pack_layers(const Forward<F>& f, Packing packing, const Parallel& parallel) {
-  List<PackedLayer<F>> packed(f.shape.L);
-  parallel(f.shape.L, [&](int64_t j) { packed[j] = pack_layer<F>(f, j, packing); });
-  return packed;
-}
+  static Packed<F> describe(const Rows<const F>& rows, int64_t offset, int64_t width, bool forward) {
+    Packed<F> product;
+    product.rows = rows;
+    for (auto& row : product.rows) row += offset;
+    product.K = forward ? width : rows.size();
+    product.N = forward ? rows.size() : width;
+    return product;
+  }
+
+  List<Packed<F>*> in_order_of_use(bool forward) {
+    List<Packed<F>*> order;
+    const int64_t L = layers_.size();
+    for (int64_t i = 0; i < L; i++) {
+      PackedLayer<F>& layer = layers_[forward ? i : L - 1 - i];
+      if (forward) {
+        order.push(&layer.x), order.push(&layer.below);
+        for (auto& product : layer.past) order.push(&product);
+      } else {
+        for (int64_t p = layer.past.size(); p-- > 0;) order.push(&layer.past[p]);
+        order.push(&layer.x), order.push(&layer.below);
+      }
+    }
+    return order;
+  }
+
+  void pack(bool forward, const Parallel& parallel) {
+    constexpr int NR = TILE_COLUMNS<F>;
+    struct Panel {
+      const Packed<F>* product;
+      int64_t n0;
+    };
+    const List<Packed<F>*> order = in_order_of_use(forward);
+    List<Panel> panels;
+    int64_t size = 0;
+    for (Packed<F>* product : order) size += packed_size<F>(product->K, product->N);
+    memory_ = Room<F>(size);
+    F* next = memory_.get();
+    for (Packed<F>* product : order) {
+      product->data = next;
+      next += packed_size<F>(product->K, product->N);
+      for (int64_t n = 0; n < product->N; n += NR) panels.push({product, n});
+    }
+    parallel(parallel.threads, [&](int64_t i) {
+      const int64_t first = panels.size() * i / parallel.threads, last = panels.size() * (i + 1) / parallel.threads;
+      for (int64_t p = first; p < last; p++) {
+        const Packed<F>& w = *panels[p].product;
+        const int64_t n0 = panels[p].n0;
+        if (forward)
+          pack_transposed<F>(w.rows.data(), w.N, w.K, n0, w.data + n0 * w.K);
+        else
+          pack_straight<F>(w.rows.data(), w.K, w.N, n0, w.data + n0 * w.K);
+      }
+    });
+  }
+};
 
 // Contiguous ranges of rows with about equally many running steps each.
 List<int64_t> split_rows(const Shape& s, const int64_t* active, int64_t parts) {
