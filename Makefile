@@ -41,6 +41,17 @@ programs: setup  ## train the four program models (UPDATES each) and draw the he
 	$(BIN)/gfrnn plot runs/programs-stacked-lstm runs/programs-gated-lstm \
 	  runs/programs-stacked-gru runs/programs-gated-gru --heatmap --out runs/programs-heatmap
 
+# GCC's runtime has to be there before Python. Fresh memory reads as NaN, so that using it shows in the results.
+SANITIZED := build/sanitize/gfrnn/ops/cpu/_op.so
+$(SANITIZED): setup.py $(NATIVE) | $(STAMP)
+	GFRNN_SANITIZE=1 GFRNN_BUILD=require $(BIN)/python setup.py -q build_ext --build-lib build/sanitize --build-temp build/sanitize/temp
+
+sanitize: setup $(SANITIZED)  ## the op's tests with address and undefined-behaviour sanitizers (GCC)
+	OMP_NUM_THREADS=1 GFRNN_OP=$(abspath $(SANITIZED)) UBSAN_OPTIONS=print_stacktrace=1 \
+	  ASAN_OPTIONS=detect_leaks=0:max_malloc_fill_size=1073741824:malloc_fill_byte=255 \
+	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
+	  $(BIN)/python -m pytest tests/test_op.py tests/test_backends.py -k "not kernels and not every_two_sizes"
+
 format: setup    ## let ruff rewrite
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
