@@ -155,8 +155,8 @@ def test_the_smallest_section_as_it_is(capsys: Capture) -> None:
     ("words", "sentence"),
     [
         (["--only", "trian"], "did you mean 'train'?"),
-        (["--threads", "0"], "--threads must be at least 1, got 0"),
-        (["--repeats", "0"], "--repeats must be at least 1, got 0"),
+        (["--quick", "--only", "machine", "--threads", "0"], "--threads must be at least 1, got 0"),
+        (["--quick", "--only", "machine", "--repeats", "0"], "--repeats must be at least 1, got 0"),
         (["--quik"], "unknown option --quik; did you mean '--quick'?"),
     ],
 )

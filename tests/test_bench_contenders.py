@@ -137,10 +137,23 @@ def test_a_wrong_text_is_not_timed(tiny: Plan, monkeypatch: pytest.MonkeyPatch, 
     assert "'manual' does not generate what the reference would" in capsys.readouterr().err
 
 
+def negate(module: nn.Module) -> None:
+    for parameter in module.parameters(recurse=False):
+        parameter.neg_()
+
+
 @pytest.mark.skipif(bool(ops.BACKENDS["cpu"].why_unavailable()), reason="needs the C++ op")
-def test_half_precision_is_checked_against_rounded_weights() -> None:
+def test_half_precision_is_checked_against_rounded_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = contenders.our_model(SMALL)
+    half = generation.rounded(model)
+    torch.testing.assert_close(half.head.weight, model.head.weight.half().float(), rtol=0, atol=0)
+    torch.testing.assert_close(half.head.bias, model.head.bias, rtol=0, atol=0)
     found = generation.check_contender("cpu half", SMALL, 20)
     assert found is not None and found.error <= found.allowed
+    monkeypatch.setattr(generation, "rounded", lambda model: model.requires_grad_(False).apply(negate))
+    with pytest.raises(equality.Unequal):
+        generation.check_contender("cpu half", SMALL, 20)
+    generation.check_contender("cpu", SMALL, 20)
     assert generation.with_half(["cpu", "loop"]) == ["cpu", "cpu half", "loop"]
     exact, half = generation.entry("cpu", SMALL, 5), generation.entry("cpu half", SMALL, 5)
     assert half.bytes == exact.bytes / 2
