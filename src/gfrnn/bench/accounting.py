@@ -39,7 +39,7 @@ def bytes_per_character(size: Size, V: int = VOCABULARY) -> int:
     """Weights that generating one character must read, in float32: all matrices, one column of the inputs', biases.
 
     >>> bytes_per_character(Size("lstm", 3, 140))
-    3826828
+    3826812
     """
     rows = size.num_layers * (GATES[size.unit] * size.hidden_size + size.num_layers)
     column, biases = rows, rows + V
