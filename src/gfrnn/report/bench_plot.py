@@ -113,7 +113,7 @@ def growth(axes: Axes, group: Results, label: str) -> None:
         )
     values = sorted({timed["x"] for timed in group["timed"]})
     axes.set_xticks(values, [f"{value:,.0f}" for value in values], rotation=45 if max(values) > 1e4 else 0)
-    axes.minorticks_off()
+    axes.xaxis.minorticks_off()
     start = group["about"].get("fit_from")
     axes.set(title=f"training step over {label}", xlabel=label + (f" (fitted from {start})" if start else ""))
     axes.set_ylabel("seconds")
