@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import doctest
-import importlib
+import importlib.util
 import pkgutil
 import re
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,17 @@ def test_links_lead_somewhere() -> None:
 
 
 def modules() -> list[str]:
-    return ["gfrnn", *(found.name for found in pkgutil.walk_packages(gfrnn.__path__, "gfrnn."))]
+    """Every module of the package that is written in Python."""
+    found = pkgutil.walk_packages(gfrnn.__path__, "gfrnn.")
+    compiled = tuple(EXTENSION_SUFFIXES)
+    return ["gfrnn", *(one.name for one in found if not origin(one.name).endswith(compiled))]
+
+
+def origin(name: str) -> str:
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    assert spec.origin is not None, f"{name} has no __init__.py"
+    return spec.origin
 
 
 @pytest.mark.parametrize("name", [name for name in modules() if not name.endswith("__main__")])
