@@ -154,6 +154,18 @@ struct Tiles {
   int rows(int64_t i) const { return static_cast<int>(M / count + (i < M % count)); }
 };
 
+// A product that starts from other rows than it writes to (a table, and the activations of a new timestep) finds both far
+// away: they are called for while the tile before them is multiplied.
+template <class F>
+GFRNN_INLINE void call_for(const F* const* from, F* const* to, int rows, int64_t column) {
+  constexpr int64_t LAST = TILE_COLUMNS<F> - 1, MIDDLE = Vec<F>::size;
+  for (int i = 0; i < rows; i++) {
+    const F *p = from[i] + column, *q = to[i] + column;
+    __builtin_prefetch(p), __builtin_prefetch(p + MIDDLE), __builtin_prefetch(p + LAST);
+    __builtin_prefetch(q, 1), __builtin_prefetch(q + MIDDLE, 1), __builtin_prefetch(q + LAST, 1);
+  }
+}
+
 // to[m][column + n] = from[m][column + n] + sum_k a[m * lda + k] B[k][n], for m < M and the columns n of part `part`
 // of `parts` of the N columns.
 template <class F>
@@ -168,6 +180,9 @@ void multiply(const F* a, int64_t lda, int64_t M, const F* packed, int64_t K, in
     for (int64_t i = 0; i < tiles.count; i++) {
       const int64_t m = tiles.begin(i);
       const F* panel = packed + n * K;
+      const bool last = i + 1 == tiles.count;
+      const int64_t next = last ? 0 : tiles.begin(i + 1);
+      if (from != to) call_for<F>(from + next, to + next, tiles.rows(last ? 0 : i + 1), column + n + (last ? NR : 0));
       tile_rows<F, false>(tiles.rows(i), a + m * lda, lda, panel, K, from + m, to + m, column + n, width,
                           Ahead<F>::after(panel, K, i, tiles.count));
     }

@@ -11,10 +11,6 @@
 #include "layout.h"
 #include "units.h"
 
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
-
 namespace {
 
 using gfrnn::Generate;

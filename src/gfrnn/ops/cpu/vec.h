@@ -5,6 +5,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
 #if defined(__AVX512F__)
 #define GFRNN_REGISTER_BYTES 64
 #define GFRNN_TILE_ROWS 14  // 14 x 2 accumulators + 2 operands + 1 broadcast of 32 registers
@@ -57,19 +61,33 @@ GFRNN_INLINE vec<F> broadcast(F x) {
   return x - vec<F>{};
 }
 
-// The last, incomplete vector of a row: n < Vec::size elements, the rest 0.
+// The last, incomplete vector of a row: n < Vec::size elements, the rest 0. With masks where there are any.
 template <class F>
 GFRNN_INLINE vec<F> load_some(const F* p, int n) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(F) == 4)
+    return reinterpret_cast<vec<F>>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p));
+  else
+    return reinterpret_cast<vec<F>>(_mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << n) - 1), p));
+#else
   F whole[Vec<F>::size] = {};
   for (int i = 0; i < n; i++) whole[i] = p[i];
   return load<F>(whole);
+#endif
 }
 
 template <class F>
 GFRNN_INLINE void store_some(F* p, vec<F> v, int n) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(F) == 4)
+    _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), reinterpret_cast<__m512>(v));
+  else
+    _mm512_mask_storeu_pd(p, static_cast<__mmask8>((1u << n) - 1), reinterpret_cast<__m512d>(v));
+#else
   F whole[Vec<F>::size];
   store<F>(whole, v);
   for (int i = 0; i < n; i++) p[i] = whole[i];
+#endif
 }
 
 // A position in a row of n elements: all of a vector, or what is left of it at the end.
@@ -111,7 +129,7 @@ struct Exponential {
 
 GFRNN_INLINE Exponential<vec<float>> split_exp(vec<float> x) {
   typedef Vec<float>::ints ints;
-  const vec<float> high = broadcast<float>(88.0f), low = broadcast<float>(-87.0f);
+  const vec<float> high = broadcast<float>(80.0f), low = broadcast<float>(-87.0f);  // 1 / e^80 is a normal number
   vec<float> y = x > high ? high : x;
   y = y < low ? low : y;
   const float magic = 12582912.0f;  // 1.5 * 2^23: adding and subtracting it rounds to an integer
@@ -154,8 +172,23 @@ GFRNN_INLINE V exp_v(V x) {
 }
 
 template <class V>
+GFRNN_INLINE V divide(V a, V b) {
+  return a / b;
+}
+
+#if defined(__AVX512F__)
+// A third of the time of the instruction: a reciprocal to 14 bits, improved once, and the quotient corrected once.
+GFRNN_INLINE vec<float> divide(vec<float> a, vec<float> b) {
+  vec<float> y = reinterpret_cast<vec<float>>(_mm512_maskz_rcp14_ps(0xffff, reinterpret_cast<__m512>(b)));
+  y = y + y * (1 - b * y);
+  const vec<float> q = a * y;
+  return q + y * (a - b * q);
+}
+#endif
+
+template <class V>
 GFRNN_INLINE V sigmoid_v(V x) {
-  return 1 / (1 + exp_v(-x));
+  return divide(1 - V{}, 1 + exp_v(-x));
 }
 
 // (1 - e^-2x) / (1 + e^-2x), from e^-2x - 1: nothing cancels near 0. Saturates, as the clamped exponential is finite.
@@ -163,7 +196,7 @@ template <class V>
 GFRNN_INLINE V tanh_v(V x) {
   const auto e = split_exp(-2 * x);
   const V less_1 = e.e_r_less_1 * e.two_to_n + (e.two_to_n - 1);
-  return -less_1 / (2 + less_1);
+  return divide(-less_1, 2 + less_1);
 }
 
 }  // namespace
