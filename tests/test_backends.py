@@ -18,6 +18,7 @@ import pytest
 import torch
 from cases import WIRINGS, every_backend
 from problems import Problem, assert_agree, assert_equal_bits, given, run, solve
+from tolerance import assert_close
 from torch import Tensor
 
 from gfrnn import ops
@@ -201,6 +202,27 @@ def test_batch_first(backend: str) -> None:
     output, (h_m, c_m), turned_g = turned_layer(x.transpose(0, 1), return_gates=True)
     assert torch.equal(output.transpose(0, 1), truth) and torch.equal(turned_g.transpose(0, 1), g)
     assert torch.equal(h_m, h_n) and torch.equal(c_m, c_n)
+
+
+@needs_op
+@both_dtypes
+def test_tanh_and_sigmoid_over_the_whole_range(dtype: torch.dtype) -> None:
+    """Relative to their values, however small: a unit without past is tanh(x), its global reset gate sigmoid(x)."""
+    steps = torch.linspace(-2, 2, 4001, dtype=torch.float64)
+    edges = torch.tensor([0.0, 1e-30, 1e-7, 8.5, 17.0, 43.5, 44.0, 87.5, 88.5, 354.0, 709.5, 1e4, 1e30, float("inf")])
+    values = torch.cat([steps, 50 * steps, edges, -edges]).to(dtype)
+    layer = cases.Case("tanh", "gated", bias=False, num_layers=1).layer(1, 1, dtype=dtype, backend="cpu")
+    torch.nn.init.ones_(layer.weight_ih_l0)
+    torch.nn.init.ones_(layer.weight_ig_l0)
+    with torch.no_grad():
+        output, _, g = layer(values.view(1, -1, 1), return_gates=True)
+    for found, function in ((output, torch.tanh), (g, torch.sigmoid)):
+        truth = function(values.double())
+        enough = truth.abs() > torch.finfo(dtype).tiny / torch.finfo(dtype).eps  # below, few bits are left
+        assert torch.equal(found.flatten()[values == 0], truth[values == 0].to(dtype))
+        assert found.isfinite().all()
+        ratios = [(result.flatten().double() / truth)[enough] for result in (found, function(values))]
+        assert_close(ratios[0].to(dtype), torch.ones_like(ratios[0]), ratios[1], function.__name__)
 
 
 CHILD = """
