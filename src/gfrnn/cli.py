@@ -11,6 +11,7 @@ import sys
 import traceback
 
 from gfrnn.errors import GfrnnError, UsageError, nearest
+from gfrnn.memory import keep_freed_memory
 
 # verb -> (module:function taking the words after the verb and returning the exit code, one line of help)
 VERBS = {
@@ -64,6 +65,8 @@ def run(words: list[str]) -> int:
     verb, rest = words[0], words[1:]
     if verb not in VERBS:
         raise UsageError(f"unknown command '{verb}'{nearest(verb, VERBS)} (gfrnn --help lists them)")
+    if verb in ("train", "eval", "demo", "bench"):
+        keep_freed_memory()
     module, function = VERBS[verb][0].split(":")
     return getattr(importlib.import_module(module), function)(rest)
 

@@ -1,0 +1,32 @@
+"""Freed blocks are kept: a second large tensor costs no new pages."""
+
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import resource, sys
+from gfrnn.memory import keep_freed_memory
+import torch
+
+if sys.argv[1] == "keep":
+    assert keep_freed_memory()
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(16_000_000)  # 64 MB: more than glibc ever keeps of its own accord
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+faults()
+print(faults())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's malloc is asked")
+def test_a_freed_block_is_used_again() -> None:
+    def second_time(how: str) -> int:
+        done = subprocess.run([sys.executable, "-c", SCRIPT, how], capture_output=True, text=True, check=True)
+        return int(done.stdout)
+
+    assert second_time("keep") < 100 < second_time("leave")
