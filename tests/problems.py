@@ -117,7 +117,9 @@ def run(problem: Problem, backend: str, tensors: Given) -> Answer:
     found = {name: tensor for name, tensor in named.items() if tensor is not None}
     roots = [tensor for tensor in found.values() if tensor.requires_grad]
     generator = torch.Generator().manual_seed(5)
-    cotangents = [torch.randn(root.shape, generator=generator).to(root.dtype) for root in roots]
+    # Small enough that a weight's gradient, a sum over all rows and timesteps, is of order 1.
+    scale = max(problem.time * problem.batch, 1) ** -0.5
+    cotangents = [(torch.randn(root.shape, generator=generator) * scale).to(root.dtype) for root in roots]
     leaves = {name: tensor for name, tensor in tensors.items() if tensor.requires_grad}
     gradients = torch.autograd.grad(roots, list(leaves.values()), cotangents, allow_unused=True)
     for (name, leaf), gradient in zip(leaves.items(), gradients, strict=True):
