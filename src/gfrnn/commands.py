@@ -100,6 +100,7 @@ def evaluate(argv: list[str]) -> int:
     parser.add_argument("--split", type=Literal["train", "valid", "test", "all"], help="[test; all of another text]")
     parser.add_argument("--data", type=str, help="another text: raw, .gz or .zip")
     parser.add_argument("--unknown", type=Literal["refuse", "replace"], default="refuse", help="bytes the model lacks")
+    parser.add_argument("--half", action="store_true", help="also the BPC of weights stored in 16 bits")
     parser.add_argument("--quick", action="store_true", help="programs: fewer per cell")
     parser.add_argument("--threads", type=int, help="CPU threads [torch's choice]")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -109,12 +110,12 @@ def evaluate(argv: list[str]) -> int:
     from gfrnn import speak
 
     if speak.architecture(args.run) == "Seq2Seq":
-        if args.split or args.data:
-            raise UsageError(f"{args.run} is a program model: its grid is evaluated, not --split or --data")
+        if args.split or args.data or args.half:
+            raise UsageError(f"{args.run} is a program model: its grid is evaluated, not --split, --data or --half")
         from gfrnn.evaluate_programs import report_run
 
         return report_run(args.run, quick=args.quick, as_json=args.json, quiet=args.quiet)
-    report = speak.evaluate(args.run, args.split, args.data, args.unknown, args.quiet or args.json)
+    report = speak.evaluate(args.run, args.split, args.data, args.unknown, args.quiet or args.json, args.half)
     print_report(report, args.json)
     return 0
 
@@ -130,6 +131,9 @@ def generate(argv: list[str]) -> int:
     parser.add_argument("--top-p", type=float, help="draw from the most probable that sum to p only")
     parser.add_argument("--seed", type=int, help="the same seed gives the same text")
     parser.add_argument("--samples", type=int, default=1, help="so many continuations [1]")
+    parser.add_argument(
+        "--half", action="store_true", help="read weights stored in 16 bits: faster, slightly other text"
+    )
     parser.add_argument("--compare", type=str, help="another run: both continuations side by side, with their tags")
     parser.add_argument("--unknown", type=Literal["refuse", "replace"], default="refuse", help="bytes the model lacks")
     parser.add_argument("--threads", type=int, help="CPU threads [torch's choice]")
@@ -141,7 +145,9 @@ def generate(argv: list[str]) -> int:
 
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
     prompt = speak.prompt_bytes(args.prompt, args.prompt_file)
-    speak.generate(args.run, prompt, args.chars, sampling, args.samples, args.compare, args.unknown, args.json)
+    speak.generate(
+        args.run, prompt, args.chars, sampling, args.samples, args.compare, args.unknown, args.json, args.half
+    )
     return 0
 
 

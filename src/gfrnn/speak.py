@@ -39,8 +39,10 @@ def architecture(run: str | None) -> str:
     return str(read_model(find(run or packaged()))[0].get("architecture"))
 
 
-def evaluate(run: str | None, split: str | None, data: str | None, unknown: str, quiet: bool) -> dict[str, Any]:
-    """Score a split of the run's own text, or of another."""
+def evaluate(
+    run: str | None, split: str | None, data: str | None, unknown: str, quiet: bool, half: bool = False
+) -> dict[str, Any]:
+    """Score a split of the run's own text, or of another; with `half`, also by the weights stored in 16 bits."""
     started = time.monotonic()
     model = load_model(run)
     text = corpus.load(own_text(run) if data is None else data)
@@ -55,6 +57,10 @@ def evaluate(run: str | None, split: str | None, data: str | None, unknown: str,
     with Progress("eval", quiet) as progress:
         score = score_text(model, ids, tick=lambda done: progress.show_if_due(done, f"{len(ids):,} characters"))
     report = {"text": text.name, "split": split, "bpc": score.bpc, "nats": score.nats, "characters": score.characters}
+    if half:
+        with Progress("eval, 16-bit weights", quiet) as progress:
+            tick = lambda done: progress.show_if_due(done, f"{len(ids):,} characters")  # noqa: E731
+            report["bpc_half"] = score_text(model.as_half(), ids, tick=tick).bpc
     if unknown == "replace":
         report["unknown_replaced"] = replaced
     report["seconds"] = round(time.monotonic() - started, 2)
@@ -104,13 +110,14 @@ def generate(
     compare: str | None = None,
     unknown: str = "refuse",
     as_json: bool = False,
+    half: bool = False,
 ) -> None:
     """Print continuations: as they come, several after one another, or two models' side by side."""
     if compare is not None:
-        compare_models(run, compare, prompt, chars, sampling, unknown, as_json)
+        compare_models(run, compare, prompt, chars, sampling, unknown, as_json, half)
         return
     model = load_model(run)
-    drawn = stream(model, prompt, chars, sampling, samples, unknown)
+    drawn = stream(model, prompt, chars, sampling, samples, unknown, half)
     if samples == 1 and not as_json:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         sys.stdout.write(decoder.decode(prompt))
@@ -129,7 +136,14 @@ def generate(
 
 
 def compare_models(
-    run: str | None, other: str, prompt: bytes, chars: int, sampling: Sampling, unknown: str, as_json: bool
+    run: str | None,
+    other: str,
+    prompt: bytes,
+    chars: int,
+    sampling: Sampling,
+    unknown: str,
+    as_json: bool,
+    half: bool = False,
 ) -> None:
     names = (Path(run or packaged()).name or str(run), Path(other).name or other)
     if sampling.seed is None:  # the same luck for both
@@ -139,7 +153,7 @@ def compare_models(
     shown = prompt.decode("utf-8", "replace")
     texts = []
     for name in (run, other):
-        drawn = stream(load_model(name), prompt, chars, sampling, unknown=unknown)
+        drawn = stream(load_model(name), prompt, chars, sampling, unknown=unknown, half=half)
         texts.append(b"".join(byte for (byte,) in drawn).decode("utf-8", "replace"))
     both = (texts[0], texts[1])
     whole = (shown + texts[0], shown + texts[1])

@@ -1,6 +1,5 @@
 """Batch-1 generation: our `generate` and the contenders that write one character at a time."""
 
-import copy
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +16,6 @@ from gfrnn.bench.plan import Size
 from gfrnn.bench.torch_models import TorchLM
 from gfrnn.errors import DataError
 from gfrnn.models.char_lm import CharLM
-from gfrnn.ops.cpu.text import half_rounded
 
 # The one place that knows how weights stored in half precision are asked for, and (half_rounded) what they then are.
 HALF_ARGUMENTS = {"half": True}
@@ -58,7 +56,7 @@ def check_contender(contender: str, size: Size, characters: int) -> Check | None
     """Greedy text is what the reference would write (with rounded weights, if the contender's are)."""
     half = contender.endswith(HALF)
     model = build(backend_of(contender), size)
-    exact = rounded(our_model(size)) if half else our_model(size)
+    exact = our_model(size).as_half() if half else our_model(size)
     prompt = prompt_of(exact)
     if isinstance(model, CharLM):
         text = model.generate(PROMPT, characters, temperature=0, **(HALF_ARGUMENTS if half else {}))
@@ -96,14 +94,5 @@ def bits_per_character(size: Size) -> dict[str, Any]:
     except DataError:
         name, model = f"{size}, untrained", our_model(size, "auto")
     text = bytes(corpus.excerpt().split("test")[:SCORED])
-    exact, half = (float(one.score(text, unknown="replace").mean()) for one in (model, rounded(model)))
+    exact, half = (float(one.score(text, unknown="replace").mean()) for one in (model, model.as_half()))
     return {"model": name, "characters": len(text), "exact": exact, HALF: half}
-
-
-def rounded(model: CharLM) -> CharLM:
-    """The model whose weights are what half precision keeps of them."""
-    model = copy.deepcopy(model)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(half_rounded(parameter))
-    return model

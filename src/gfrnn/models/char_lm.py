@@ -3,6 +3,7 @@
 T time, B rows, V symbols, K = L*H features of the softmax.
 """
 
+import copy
 import math
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from gfrnn.layers import GFGRU, GFLSTM, GFRNN, GatedFeedback
 from gfrnn.models.pretrained import Pretrained, evaluating
 from gfrnn.models.softmax import symbol_nats
+from gfrnn.ops.cpu.text import half_rounded
 from gfrnn.vocabulary import Vocabulary
 
 LAYERS: dict[str, type[GatedFeedback]] = {"tanh": GFRNN, "gru": GFGRU, "lstm": GFLSTM}
@@ -121,6 +123,14 @@ class CharLM(Pretrained):
                 nats, state = self.nats(window[:-1], window[1:], state)
                 parts.append(nats.flatten())
         return torch.cat(parts).double().numpy() / math.log(2)
+
+    def as_half(self) -> "CharLM":
+        """A copy whose matrices read as their 16-bit copies do: the model that `generate(half=True)` draws from."""
+        twin = copy.deepcopy(self)
+        with torch.no_grad():
+            for parameter in twin.parameters():
+                parameter.copy_(half_rounded(parameter))
+        return twin
 
     def generate(
         self,

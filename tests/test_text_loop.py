@@ -1,0 +1,111 @@
+"""The C++ generation loop writes what the Python loop writes, byte for byte."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from gfrnn.errors import UsageError
+from gfrnn.generate import Sampling
+from gfrnn.models import CharLM
+from gfrnn.ops import cpu
+from gfrnn.ops.cpu.text import TextLoop, half_rounded
+
+pytestmark = pytest.mark.skipif(bool(cpu.why_unavailable()), reason="; ".join(cpu.why_unavailable()))
+
+SAMPLINGS = (
+    Sampling(1.0, None, None, 3),
+    Sampling(0.8, 10, None, 3),
+    Sampling(1.0, None, 0.7, 3),
+    Sampling(0.0, None, None, 1),
+    Sampling(0.9, 20, 0.8, 5),
+)
+MODELS = list(itertools.product(("tanh", "gru", "lstm"), ("gated", "feedback", "stacked"), ("all", "own")))
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def make(unit: str, wiring: str, gates_see: str = "all", layers: int = 3, **options: object) -> CharLM:
+    torch.manual_seed(0)
+    model = CharLM(unit, hidden_size=37, num_layers=layers, wiring=wiring, gates_see=gates_see, **options)
+    with torch.no_grad():  # lively, but not chaotic: rounding must not grow from step to step
+        for parameter in model.parameters():
+            parameter.normal_(std=0.1)
+    return model
+
+
+def write(model: CharLM, backend: str, sampling: Sampling, half: bool = False) -> bytes:
+    model.layer.backend = backend
+    settings = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed)
+    return model.generate(b"hello", 150, *settings, half=half)  # more than one piece of the loop
+
+
+@pytest.mark.parametrize(("unit", "wiring", "gates_see"), MODELS)
+def test_it_writes_what_python_writes(unit: str, wiring: str, gates_see: str) -> None:
+    for sampling, (skip, output, layers) in zip(
+        SAMPLINGS, itertools.cycle([(True, "all", 3), (False, "last", 2), (True, "last", 1)]), strict=False
+    ):
+        model = make(unit, wiring, gates_see, layers, input_skip=skip, output=output)
+        assert write(model, "cpu", sampling) == write(model, "manual", sampling)
+
+
+@pytest.mark.parametrize("unit", ["tanh", "gru", "lstm"])
+def test_half_is_the_model_with_rounded_matrices(unit: str) -> None:
+    model = make(unit, "gated")
+    twin = model.as_half()
+    assert not torch.equal(twin.head.weight, model.head.weight)
+    assert torch.equal(twin.head.weight, model.head.weight.half().float())
+    assert torch.equal(twin.head.bias, model.head.bias)
+    for sampling in SAMPLINGS:
+        assert write(model, "cpu", sampling, half=True) == write(twin, "manual", sampling)
+
+
+def test_half_keeps_the_smallest_and_the_largest() -> None:
+    edge = torch.tensor([[6.0e-8, 6.1e-5, -1.0, 65504.0, -0.0, 3.1e-8]])
+    assert torch.equal(half_rounded(edge), edge.half().float())
+    model = make("lstm", "gated")
+    with torch.no_grad():  # subnormal halves everywhere
+        model.layer.weight_hh_l0.mul_(1e-4)
+        model.layer.weight_hh_l1.mul_(1e-5)
+    assert write(model, "cpu", SAMPLINGS[0], half=True) == write(model.as_half(), "manual", SAMPLINGS[0])
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_threads_do_not_change_a_bit(half: bool, threads: None) -> None:
+    model = CharLM("lstm", hidden_size=140)  # large enough for more than one thread
+    uniform = torch.rand(60, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    found = []
+    for number in (1, 2, 3):
+        torch.set_num_threads(number)
+        loop = TextLoop(model.layer, model.head, half)
+        with torch.no_grad():
+            found.append(loop.run(torch.zeros(205), model.layer.initial_state(1), uniform, 1.0, None, None))
+    for symbols, logits, (h, c) in found[1:]:
+        for mine, first in zip((symbols, logits, h, c), (*found[0][:2], *found[0][2]), strict=True):
+            assert torch.equal(mine, first)
+
+
+def test_the_loop_leaves_its_input_alone() -> None:
+    model = make("lstm", "gated")
+    state, logits = model.layer.initial_state(1), torch.zeros(205)
+    with torch.no_grad():
+        loop = TextLoop(model.layer, model.head)
+        _, after, new = loop.run(logits, state, torch.rand(5, dtype=torch.float64), 1.0, None, None)
+    assert not state[0].any() and not state[1].any() and not logits.any()
+    assert new[0].any() and after.any()
+
+
+def test_half_says_when_it_cannot() -> None:
+    model = make("lstm", "gated").double()
+    with pytest.raises(UsageError, match=r"half: .*float32"):
+        model.generate("a", 3, half=True)
+    other = make("lstm", "gated")
+    other.layer.backend = "reference"
+    with pytest.raises(UsageError, match=r"half: .*'reference'"):
+        other.generate("a", 3, half=True)
