@@ -50,7 +50,8 @@ sanitize: setup $(SANITIZED)  ## the op's tests with address and undefined-behav
 	OMP_NUM_THREADS=1 GFRNN_OP=$(abspath $(SANITIZED)) UBSAN_OPTIONS=print_stacktrace=1 \
 	  ASAN_OPTIONS=detect_leaks=0:max_malloc_fill_size=1073741824:malloc_fill_byte=255 \
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
-	  $(BIN)/python -m pytest tests/test_op.py tests/test_backends.py -k "not kernels and not every_two_sizes"
+	  $(BIN)/python -m pytest tests/test_op.py tests/test_backends.py $(wildcard tests/test_text_loop.py) \
+	    -k "not kernels and not every_two_sizes"
 
 format: setup    ## let ruff rewrite
 	$(BIN)/ruff format .
