@@ -80,7 +80,8 @@ Answer = dict[str, Tensor]  # output, h_n, c_n, gates, and the gradient of each 
 def given(problem: Problem, dtype: torch.dtype) -> Given:
     """The same numbers in any dtype, since all are representable in float32. What floats is a leaf, but the masks."""
     layer = problem.case.layer(WIDTH, problem.hidden)
-    tensors = dict(layer.state_dict())
+    # Tame: on the edge of chaos rounding errors multiply, and only luck tells which of two computations is nearer.
+    tensors = {name: tensor * (0.6 if tensor.dim() > 1 else 1.0) for name, tensor in layer.state_dict().items()}
     time, batch = problem.time, problem.batch
     make_input = cases.integer_input if problem.indices else cases.dense_input
     tensors["x"] = make_input(time, batch, WIDTH)
