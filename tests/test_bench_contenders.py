@@ -145,12 +145,12 @@ def negate(module: nn.Module) -> None:
 @pytest.mark.skipif(bool(ops.BACKENDS["cpu"].why_unavailable()), reason="needs the C++ op")
 def test_half_precision_is_checked_against_rounded_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     model = contenders.our_model(SMALL)
-    half = generation.rounded(model)
+    half = model.as_half()
     torch.testing.assert_close(half.head.weight, model.head.weight.half().float(), rtol=0, atol=0)
     torch.testing.assert_close(half.head.bias, model.head.bias, rtol=0, atol=0)
     found = generation.check_contender("cpu half", SMALL, 20)
     assert found is not None and found.error <= found.allowed
-    monkeypatch.setattr(generation, "rounded", lambda model: model.requires_grad_(False).apply(negate))
+    monkeypatch.setattr(CharLM, "as_half", lambda model: model.requires_grad_(False).apply(negate))
     with pytest.raises(equality.Unequal):
         generation.check_contender("cpu half", SMALL, 20)
     generation.check_contender("cpu", SMALL, 20)
