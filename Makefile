@@ -28,6 +28,9 @@ test: setup      ## ruff, mypy, pytest: what CI runs, under ten minutes on two c
 slow: setup      ## the tests too long for every day
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m slow --timeout 3600
 
+soak: setup      ## the fault suite in full: every kill, flip, bomb and fuzz of docs/reliability.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults -m "soak or not soak" --timeout 3600
+
 demo: setup      ## two models learn side by side on real text, in four minutes; continues if interrupted
 	@$(BIN)/python -m gfrnn demo
 

@@ -1,6 +1,7 @@
 """The same machine for every test: one thread, a fixed seed, no left-over global switches."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -29,3 +30,23 @@ def nan_in_fresh_memory() -> Iterator[None]:
     yield
     torch.utils.deterministic.fill_uninitialized_memory = was
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def survived(request: pytest.FixtureRequest) -> Callable[[int, int, str], None]:
+    """Call `survived(20, 20, "kills")` at the end of a test of faults: asserted, and told at the end of the session."""
+
+    def tell(count: int, of: int, faults: str) -> None:
+        request.node.user_properties.append(("survived", f"survived {count:,} of {of:,} {faults}"))
+        assert count == of
+
+    return tell
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reports = (report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, []))
+    told = [text for report in reports for name, text in report.user_properties if name == "survived"]
+    if told:
+        terminalreporter.section("faults")
+        for text in told:
+            terminalreporter.write_line(text)

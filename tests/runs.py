@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from gfrnn.config import Config
 from gfrnn.recipes import find
 from gfrnn.tasks import corpus
+from gfrnn.tensorfile import unpack_tensors
 from gfrnn.training.run import train
+from gfrnn.training.runlog import read_metrics
 
 TEXT_BYTES = 20_000
 # Everything that is carried from update to update is in play: state, dropout, averages, momenta, halvings.
@@ -48,3 +51,27 @@ def run_tiny(folder: Path, name: str = "run", recipe: str = "modern-gated-lstm",
 
 def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+CLOCK = ("seconds", "saved_at")
+
+
+def outcome(run: Path) -> dict[str, Any]:
+    """All a run comes to, apart from what the clock says and from how often it was interrupted."""
+    last = run / "checkpoints" / (run / "LATEST").read_text().strip()
+    counters = json.loads((last / "train.json").read_text())
+    tensors = {
+        name: unpack_tensors((last / name).read_bytes(), name) for name in ("model.safetensors", "train.safetensors")
+    }
+    history = [
+        {key: value for key, value in record.items() if key not in CLOCK}
+        for record in read_metrics(run)
+        if record["kind"] != "resume"
+    ]
+    return {
+        "tensors": {(file, name): t.numpy().tobytes() for file, part in tensors.items() for name, t in part.items()},
+        "counters": {key: value for key, value in counters.items() if key not in CLOCK},
+        "history": history,
+        "best": files(run / "best"),
+        "steps": sorted(path.name for path in (run / "checkpoints").iterdir()),
+    }

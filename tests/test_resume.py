@@ -4,46 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from runs import files, run_tiny, tiny
+from runs import outcome, run_tiny, tiny
 
 from gfrnn.errors import GfrnnError, Interrupted, Preempted
 from gfrnn.tasks.hutter import Hutter
-from gfrnn.tensorfile import unpack_tensors
 from gfrnn.training.run import train
-from gfrnn.training.runlog import read_metrics
-
-CLOCK = ("seconds", "saved_at")
-
-
-def outcome(run: Path) -> dict[str, Any]:
-    """All a run comes to, apart from what the clock says and from how often it was interrupted."""
-    last = run / "checkpoints" / (run / "LATEST").read_text().strip()
-    counters = json.loads((last / "train.json").read_text())
-    tensors = {
-        name: unpack_tensors((last / name).read_bytes(), name) for name in ("model.safetensors", "train.safetensors")
-    }
-    history = [
-        {key: value for key, value in record.items() if key not in CLOCK}
-        for record in read_metrics(run)
-        if record["kind"] != "resume"
-    ]
-    return {
-        "tensors": {(file, name): t.numpy().tobytes() for file, part in tensors.items() for name, t in part.items()},
-        "counters": {key: value for key, value in counters.items() if key not in CLOCK},
-        "history": history,
-        "best": files(run / "best"),
-        "steps": sorted(path.name for path in (run / "checkpoints").iterdir()),
-    }
 
 
 @pytest.fixture(scope="module")
@@ -120,31 +91,6 @@ def test_other_optimizers_resume_bit_identically_too(
             run_tiny(tmp_path, "run", recipe)
     run_tiny(tmp_path, "run", recipe)
     assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
-
-
-def test_kill_9_at_any_moment_and_resume_equals_an_undisturbed_run(tmp_path: Path) -> None:
-    options = {"updates": 200, "validate_every": 50, "checkpoint_every": 9}
-    run_tiny(tmp_path, "whole", **options)
-    expected = outcome(tmp_path / "whole")
-    code = (
-        "import sys, torch; torch.set_num_threads(1); from pathlib import Path; import runs;"
-        f"runs.run_tiny(Path({str(tmp_path)!r}), **{options!r})"
-    )
-    chance, metrics = random.Random(1), tmp_path / "run" / "metrics.jsonl"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    for records in (15, 45, 75):
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL, env=environment)
-        while not metrics.exists() or metrics.read_bytes().count(b"\n") < records:
-            time.sleep(0.01)
-            assert process.poll() is None
-        time.sleep(chance.uniform(0, 0.05))
-        process.kill()
-        process.wait()
-    run_tiny(tmp_path, **options)
-    resumed = [json.loads(line)["step"] for line in metrics.read_text().splitlines() if '"resume"' in line]
-    assert len(resumed) == 3
-    assert 0 < resumed[0] < resumed[1] < resumed[2] < 200
-    assert outcome(tmp_path / "run") == expected
 
 
 def test_a_best_folder_lost_in_a_crash_is_mended(tmp_path: Path, undisturbed: dict[str, Any]) -> None:

@@ -1,0 +1,65 @@
+"""kill -9 at random moments, saves included: the run ends with the bits of one that was left alone."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import child, last_commit, train_and_tell, whole_checkpoint
+from runs import outcome, run_tiny
+
+OPTIONS: dict[str, Any] = {"updates": 60, "validate_every": 15, "checkpoint_every": 4}
+STARTING = 0.1  # seconds, about, until a child trains
+
+
+def wait_for(seen: Callable[[], bool], process: Any) -> None:
+    while process.exitcode is None and not seen():
+        time.sleep(0.0005)
+
+
+def saving(run: Path) -> bool:
+    return any(run.glob("checkpoints/*.tmp")) or any(run.glob("best.*"))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kills"),
+    [
+        ("modern-gated-lstm", 20),
+        pytest.param("modern-gated-lstm", 120, marks=pytest.mark.soak),
+        pytest.param("hutter-stacked-gru", 40, marks=pytest.mark.soak),
+        pytest.param("hutter-gated-tanh", 40, marks=pytest.mark.soak),
+    ],
+)
+def test_kill_9_at_random_moments(
+    recipe: str, kills: int, tmp_path: Path, survived: Callable[[int, int, str], None]
+) -> None:
+    seconds = run_tiny(tmp_path, "whole", recipe, **OPTIONS)["seconds"]
+    whole = outcome(tmp_path / "whole")
+    chance = random.Random(kills)
+    done, in_saves, lives = 0, 0, 0
+    while done < kills or lives == 0:
+        name = f"life{lives}"
+        run = tmp_path / name
+        with child(train_and_tell, tmp_path, name, recipe, OPTIONS) as process:
+            if done < kills:
+                time.sleep(chance.uniform(0, STARTING + seconds / 8))
+                if done % 2:
+                    wait_for(lambda run=run: saving(run), process)
+                    time.sleep(chance.uniform(0, 0.03))
+                process.kill()
+            process.join()
+            died = process.exitcode == -9
+            assert died or process.exitcode == 0
+        committed = last_commit(tmp_path, name)
+        if died:
+            done, in_saves = done + 1, in_saves + saving(run)
+            assert whole_checkpoint(run) >= committed
+        else:
+            assert outcome(run) == whole
+            lives += 1
+    assert in_saves >= kills // 10
+    survived(done, kills, f"kills -9 of {recipe}, {in_saves} of them in a save, in {lives} runs, all with equal bits")

@@ -1,0 +1,12 @@
+"""Imported by the server that children are forked from: whatever is slow the first time has then been done."""
+
+import tempfile
+from pathlib import Path
+
+import torch
+from runs import run_tiny
+
+torch.set_num_threads(1)
+with tempfile.TemporaryDirectory() as folder:
+    for recipe in ("modern-gated-lstm", "hutter-gated-lstm"):
+        run_tiny(Path(folder), recipe, recipe, updates=1, checkpoint_every=0)
