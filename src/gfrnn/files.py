@@ -34,6 +34,14 @@ def sync_folder(path: Path) -> None:
         os.close(handle)
 
 
+def make_folder(path: Path) -> None:
+    """A folder, with its parents, whose name lasts."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync_folder(path.parent)
+
+
 def rename(source: Path, target: Path) -> None:
     """Rename within a folder, so that it lasts."""
     os.rename(source, target)

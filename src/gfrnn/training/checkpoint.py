@@ -18,7 +18,7 @@ from typing import IO, Any
 from torch import Tensor
 
 from gfrnn.errors import DataError, UsageError
-from gfrnn.files import rename, replace_file, sync_folder
+from gfrnn.files import make_folder, rename, replace_file, sync_folder
 from gfrnn.tensorfile import pack_json, pack_tensors, read_folder, unpack_json, unpack_tensors, write_folder
 
 FILES = ("model.safetensors", "config.json", "train.safetensors", "train.json")
@@ -52,7 +52,7 @@ class Checkpoints:
 
     def save(self, snapshot: Snapshot, best_step: int | None = None) -> Path:
         """Commit a checkpoint; when this returns it survives a power cut. `best_step` is never pruned."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         final = self.folder / f"step-{snapshot.step}"
         part = final.with_name(final.name + ".tmp")
         shutil.rmtree(part, ignore_errors=True)
@@ -71,13 +71,15 @@ class Checkpoints:
         rename(part, final)
         shutil.rmtree(replaced, ignore_errors=True)
         replace_file(self.run / "LATEST", f"{final.name}\n".encode())
-        self.prune(best_step)
+        self.prune(snapshot.step, best_step)
         return final
 
-    def prune(self, best_step: int | None) -> None:
-        """Remove all but the last `keep` and the best."""
-        for step in self.steps()[: -self.keep]:
-            if step != best_step:
+    def prune(self, newest: int, best_step: int | None) -> None:
+        """Remove all but the best and the last `keep` up to `newest`: what is beyond was damaged, and stepped over."""
+        steps = self.steps()
+        kept = {best_step, *[step for step in steps if step <= newest][-self.keep :]}
+        for step in steps:
+            if step not in kept:
                 # Renamed first: a half-removed folder must not look like a damaged checkpoint.
                 doomed = self.folder / f"step-{step}.pruned.tmp"
                 shutil.rmtree(doomed, ignore_errors=True)
@@ -142,7 +144,7 @@ class Checkpoints:
 
 def lock(run: Path) -> IO[bytes]:
     """Keep a second process out of the run folder for as long as the returned file is open."""
-    run.mkdir(parents=True, exist_ok=True)
+    make_folder(run)
     file = (run / "lock").open("ab+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,7 @@
 """What a trainer carries from update to update, as a checkpoint and back."""
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -8,6 +9,7 @@ import torch
 from gfrnn.errors import DataError, NonFinite
 from gfrnn.training import optim
 from gfrnn.training.checkpoint import Snapshot
+from gfrnn.training.runlog import read_metrics
 from gfrnn.training.world import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -101,5 +103,13 @@ def mend_best(trainer: "Trainer") -> None:
         return
     averages = {k.removeprefix("average."): v for k, v in snapshot.tensors.items() if k.startswith("average.")}
     training = {"recipe": trainer.config.recipe, "step": best_step, "characters": snapshot.counters["characters"]}
-    training |= {trainer.task.metric: snapshot.counters["best"], "data": snapshot.counters["identity"]}
+    training |= {trainer.task.metric: snapshot.counters["best"], **measured(checkpoints.run, best_step)}
+    training["data"] = snapshot.counters["identity"]
     checkpoints.write_best({**snapshot.config, "training": training}, {**snapshot.model, **averages})
+
+
+def measured(run: Path, step: int) -> dict[str, Any]:
+    """What the validation at update `step` found, from the run's record."""
+    found = [record for record in read_metrics(run) if (record["kind"], record["step"]) == ("valid", step)]
+    about = {"kind", "step", "characters", "seconds", "best"}
+    return {key: value for record in found[-1:] for key, value in record.items() if key not in about}

@@ -12,7 +12,7 @@ from gfrnn.training import persist
 from gfrnn.training.checkpoint import Checkpoints, lock
 from gfrnn.training.loop import Trainer
 from gfrnn.training.progress import Progress
-from gfrnn.training.runlog import CONFIG, RunLog, environment, write_environment
+from gfrnn.training.runlog import CONFIG, RunLog, environment, read_metrics, write_environment
 from gfrnn.training.world import World
 
 # May differ when a run is continued: they change what is written, or where the (same, it is checked) text is found.
@@ -61,6 +61,8 @@ def announce(trainer: Trainer, fresh: bool) -> None:
     if not trainer.counters.done:
         log.write("resume", trainer.step, environment=environment())
         trainer.progress.say(f"{run}: continuing at update {trainer.step}")
+    else:  # a crash may have come between the last checkpoint and the removal of old ones
+        trainer.checkpoints.prune(trainer.step, trainer.counters.best_step)
     persist.mend_best(trainer)
 
 
@@ -116,6 +118,6 @@ def summary(trainer: Trainer, already_done: bool) -> dict[str, Any]:
         best = type(trainer.model).from_pretrained(out)
         metrics = task.validate(best, True, lambda: None)
         result |= {task.metric: metrics[task.metric], "validated_all": True}
-        if not already_done:
+        if all(record["kind"] != "final" for record in read_metrics(out)):
             trainer.log.write("final", trainer.step, **metrics)
     return result

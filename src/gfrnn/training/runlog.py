@@ -44,26 +44,36 @@ def cut_torn_line(path: Path) -> None:
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """The run's history without what was done again: a "resume" at step s takes back what came after s."""
+    """The run's history without what was done again.
+
+    A "resume" at step s takes back what came after s. Of step s itself there may be records from after its checkpoint:
+    they are made again, and the last of a kind counts.
+    """
     path = run / METRICS
     if not path.exists():
         raise DataError(f"{run} is not a run folder: it has no {METRICS}")
     lines = path.read_bytes().split(b"\n")
     history: list[dict[str, Any]] = []
+    resumed = None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
-            step = int(record["step"])
-        except (ValueError, KeyError, TypeError) as error:
+            kind, step = record["kind"], record["step"]
+            if not isinstance(kind, str) or type(step) is not int:
+                raise ValueError("its kind is no text or its step no whole number")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             if number == len(lines):  # torn by a crash
                 break
             raise DataError(f"{path}: line {number} is damaged: {error}") from error
-        if record.get("kind") == "start":  # once more from the beginning: killed before the first checkpoint
+        if kind == "start":  # once more from the beginning: killed before the first checkpoint
             history = []
-        if record.get("kind") == "resume":
+        if kind == "resume":
+            resumed = step
             history = [earlier for earlier in history if earlier["step"] <= step]
+        elif step == resumed:
+            history = [earlier for earlier in history if (earlier["kind"], earlier["step"]) != (kind, step)]
         history.append(record)
     return history
 
