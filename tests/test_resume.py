@@ -12,7 +12,7 @@ import pytest
 import torch
 from runs import outcome, run_tiny, tiny
 
-from gfrnn.errors import GfrnnError, Interrupted, Preempted
+from gfrnn.errors import Preempted
 from gfrnn.tasks.hutter import Hutter
 from gfrnn.training.run import train
 
@@ -38,46 +38,16 @@ def test_two_runs_are_equal_and_everything_carried_is_in_play(tmp_path: Path, un
     assert outcome(tmp_path / "other")["best"] != undisturbed["best"]
 
 
-def stop_at(monkeypatch: pytest.MonkeyPatch, step: int, number: int, where: str = "batch") -> None:
-    """Send a signal to this process when update `step` takes its minibatch, or at a validation."""
-    real = getattr(Hutter, where)
+def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    """Send SIGTERM to this process when update `step` takes its minibatch."""
+    real = Hutter.batch
 
     def fake(self: Hutter, *args: Any) -> Any:
-        if where == "validate" or args[1] == step:
-            os.kill(os.getpid(), number)
-            os.kill(os.getpid(), number)  # twice in a row: once is enough
+        if args[1] == step:
+            os.kill(os.getpid(), signal.SIGTERM)
         return real(self, *args)
 
-    monkeypatch.setattr(Hutter, where, fake)
-
-
-@pytest.mark.parametrize(
-    ("step", "number", "where", "raised"),
-    [
-        (0, signal.SIGTERM, "batch", Preempted),
-        (4, signal.SIGINT, "batch", Interrupted),
-        (7, signal.SIGUSR1, "batch", Preempted),
-        (11, signal.SIGTERM, "batch", Preempted),
-        (5, signal.SIGTERM, "validate", Preempted),
-    ],
-)
-def test_a_signal_saves_at_once_and_the_rest_is_bit_identical(
-    step: int,
-    number: int,
-    where: str,
-    raised: type[GfrnnError],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    undisturbed: dict[str, Any],
-) -> None:
-    with monkeypatch.context() as patch:
-        stop_at(patch, step, number, where)
-        with pytest.raises(raised, match=r"saved at update \d+; the same command continues"):
-            run_tiny(tmp_path)
-    saved = int((tmp_path / "run" / "LATEST").read_text().removeprefix("step-"))
-    assert saved == (step if where == "validate" else step + 1)
-    run_tiny(tmp_path)
-    assert outcome(tmp_path / "run") == undisturbed
+    monkeypatch.setattr(Hutter, "batch", fake)
 
 
 @pytest.mark.parametrize("recipe", ["hutter-stacked-gru", "modern-gated-gru"])
@@ -86,7 +56,7 @@ def test_other_optimizers_resume_bit_identically_too(
 ) -> None:
     run_tiny(tmp_path, "whole", recipe)
     with monkeypatch.context() as patch:
-        stop_at(patch, 6, signal.SIGTERM)
+        stop_at(patch, 6)
         with pytest.raises(Preempted):
             run_tiny(tmp_path, "run", recipe)
     run_tiny(tmp_path, "run", recipe)
@@ -107,7 +77,7 @@ def test_a_damaged_checkpoint_is_stepped_over_and_the_end_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patch:
-        stop_at(patch, 7, signal.SIGTERM)
+        stop_at(patch, 7)
         with pytest.raises(Preempted):
             run_tiny(tmp_path)
     newest = tmp_path / "run/checkpoints/step-8/train.safetensors"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -21,10 +20,7 @@ Survived = Callable[[int, int, str], None]
 OPTIONS: dict[str, Any] = {"updates": 4, "validate_every": 2, "checkpoint_every": 1, "validate_chars": 500}
 
 
-@pytest.fixture(autouse=True)
-def _quick_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power fails here but `PowerCut`'s, which knows what was to be synced."""
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
+pytestmark = pytest.mark.usefixtures("quick_fsync")  # `PowerCut` knows what was to be synced
 
 
 def snapshot(step: int) -> Snapshot:

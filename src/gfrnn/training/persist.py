@@ -41,9 +41,6 @@ class Counters:
 
 def take(trainer: "Trainer") -> Snapshot:
     """Everything, gathered from all processes. Nothing that is not finite is ever saved."""
-    if not all(bool(p.isfinite().all()) for p in trainer.parameters):
-        where = f"{trainer.checkpoints.run}: weights are not finite at update {trainer.step}"
-        raise NonFinite(f"{where}; the last checkpoint is from before")
     state = trainer.world.gather(flatten(trainer.state), trainer.task.rows)
     counters = trainer.counters
     counters.seconds, counters.explosions = trainer.seconds(), trainer.explosions.to_mapping()
@@ -51,7 +48,12 @@ def take(trainer: "Trainer") -> Snapshot:
     tensors |= {f"state.{i}": part for i, part in enumerate(state)}
     tensors |= {f"average.{name}": tensor for name, tensor in trainer.averages.tensors.items()}
     tensors["rng"] = torch.get_rng_state()
-    return Snapshot(trainer.step, trainer.model.state_dict(), trainer.model.full_config(), tensors, asdict(counters))
+    model = trainer.model.state_dict()
+    wrong = [name for name, tensor in (*model.items(), *tensors.items()) if not bool(tensor.isfinite().all())]
+    if wrong:
+        where = f"{trainer.checkpoints.run}: at update {trainer.step} {wrong[0]} is not finite"
+        raise NonFinite(f"{where}; the last checkpoint is from before")
+    return Snapshot(trainer.step, model, trainer.model.full_config(), tensors, asdict(counters))
 
 
 def restore(trainer: "Trainer", snapshot: Snapshot) -> None:
