@@ -3,19 +3,19 @@
 Verbs are imported when they are called, and torch only when a verb has parsed its options: help is instant.
 """
 
-import errno
 import importlib
 import io
 import os
 import sys
 import traceback
 
-from gfrnn.errors import GfrnnError, UsageError, nearest
+from gfrnn.errors import UsageError, explain, nearest
 from gfrnn.memory import keep_freed_memory
 
 # verb -> (module:function taking the words after the verb and returning the exit code, one line of help)
 VERBS = {
     "train": ("gfrnn.commands:train", "train a recipe; the same command again continues it"),
+    "launch": ("gfrnn.launch:main", "train in several processes of this machine: launch -n 2 train RECIPE"),
     "eval": ("gfrnn.commands:evaluate", "bits per character (or accuracy) of a trained model"),
     "generate": ("gfrnn.commands:generate", "continue a text, byte by byte"),
     "recipes": ("gfrnn.commands:recipes", "what can be trained, with the paper's numbers"),
@@ -27,7 +27,6 @@ VERBS = {
     "bench": ("gfrnn.bench:main", "measure speed on this machine"),
     "doctor": ("gfrnn.commands:doctor", "versions, CPU, and which backends can run"),
 }
-DEFECT = "this is a defect of gfrnn: --debug shows where"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -42,15 +41,17 @@ def main(argv: list[str] | None = None) -> int:
         return run(words)
     except SystemExit as leaving:  # argparse's way out after --help
         return leaving.code if isinstance(leaving.code, int) else 0
-    except KeyboardInterrupt:
-        return complain("interrupted", 130)
+    except KeyboardInterrupt as interrupt:
+        return complain(*explain(interrupt))
     except BrokenPipeError:  # `gfrnn ... | head`: nobody reads on, which is fine
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
         if debug:
             traceback.print_exc()
-        return complain(*explain(error))
+        sentence, code = explain(error)
+        # Of the processes that train together one speaks for all.
+        return code if getattr(error, "said_elsewhere", False) else complain(sentence, code)
 
 
 def run(words: list[str]) -> int:
@@ -75,20 +76,6 @@ def usage() -> str:
     lines = ["usage: gfrnn VERB [options]      (gfrnn VERB --help shows a verb's options)", ""]
     lines += [f"  {verb:<13}{help}" for verb, (_, help) in VERBS.items()]
     return "\n".join([*lines, "", "  --debug shows the traceback of an error; --version prints the version"])
-
-
-def explain(error: Exception) -> tuple[str, int]:
-    """One sentence and the exit code for an exception."""
-    if isinstance(error, GfrnnError):
-        return str(error), error.exit_code
-    if isinstance(error, OSError):
-        where = f" ({error.filename})" if error.filename else ""
-        if error.errno == errno.ENOSPC:
-            return f"no space left on the device{where}; what was saved before is untouched", 3
-        return f"{error.strerror or error}{where}", 3
-    if isinstance(error, MemoryError):
-        return "out of memory: use fewer rows, shorter sequences or a smaller model", 3
-    return f"{type(error).__name__}: {error} ({DEFECT})", 1
 
 
 def complain(sentence: str, code: int) -> int:

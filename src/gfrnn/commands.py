@@ -1,15 +1,31 @@
 """The verbs: each parses its options, then imports what it needs and calls it."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Literal
 
-from gfrnn.config import BUDGET
+from gfrnn.config import BUDGET, Config
 from gfrnn.errors import UsageError
-from gfrnn.options import Parser, add_dataclass, dashed
+from gfrnn.options import Namespace, Parser, add_dataclass, dashed
 
 
 def train(argv: list[str]) -> int:
+    config, given, args = parse_train(argv)
+    if "WORLD_SIZE" in os.environ:  # torch's own words about a lost connection are pages; ours is a sentence
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
+    set_threads(args.threads)
+    from gfrnn.training.run import train as run
+
+    out = args.out or Path("runs") / config.recipe
+    result = run(config, out, given=given, resume=args.resume, quiet=args.quiet or args.json)
+    if result:
+        print_report(result, args.json)
+    return 0
+
+
+def parse_train(argv: list[str]) -> tuple[Config, set[str], Namespace]:
+    """What `gfrnn train` is asked for: the configuration, which of its options were typed, and the other options."""
     from gfrnn.recipes import find, load
 
     about = "Train a recipe in the folder --out; the same command again continues what is there."
@@ -34,14 +50,7 @@ def train(argv: list[str]) -> int:
     changes = {key: getattr(args, key) for key in given}
     if given & set(BUDGET):  # a budget on the command line replaces the recipe's
         changes = dict.fromkeys(BUDGET) | changes
-    config = recipe.config.replace(**changes)
-    set_threads(args.threads)
-    from gfrnn.training.run import train as run
-
-    out = args.out or Path("runs") / recipe.name
-    result = run(config, out, given=given, resume=args.resume, quiet=args.quiet or args.json)
-    print_report(result, args.json)
-    return 0
+    return recipe.config.replace(**changes), given, args
 
 
 def recipes(argv: list[str]) -> int:

@@ -5,13 +5,20 @@ ValueErrors too, so that users of the Python API may catch what they would expec
 """
 
 import difflib
+import errno
 from collections.abc import Iterable
+
+DEFECT = "this is a defect of gfrnn: --debug shows where"
 
 
 class GfrnnError(Exception):
     """Base of everything raised on purpose; `exit_code` is what the command line returns for it."""
 
     exit_code = 1
+
+
+class LostContact(GfrnnError):
+    """One of the processes that train together died, hangs, or cannot be reached any more."""
 
 
 class UsageError(GfrnnError, ValueError):
@@ -42,6 +49,32 @@ class Interrupted(GfrnnError):
     """Stopped by Ctrl-C after saving: the same command continues."""
 
     exit_code = 130
+
+
+def explain(error: BaseException) -> tuple[str, int]:
+    """One sentence and the exit code for an exception."""
+    if isinstance(error, GfrnnError):
+        return str(error), error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", Interrupted.exit_code
+    if isinstance(error, OSError):
+        where = f" ({error.filename})" if error.filename else ""
+        if error.errno == errno.ENOSPC:
+            return f"no space left on the device{where}; what was saved before is untouched", 3
+        return f"{error.strerror or error}{where}", 3
+    if isinstance(error, MemoryError):
+        return "out of memory: use fewer rows, shorter sequences or a smaller model", 3
+    return f"{type(error).__name__}: {error} ({DEFECT})", 1
+
+
+def of_exit_code(code: int, sentence: str) -> GfrnnError:
+    """The error another process met, from what it said about it.
+
+    >>> of_exit_code(3, "text.txt is empty")
+    DataError('text.txt is empty')
+    """
+    kinds = (UsageError, DataError, NonFinite, Preempted, Interrupted)
+    return next((kind for kind in kinds if kind.exit_code == code), GfrnnError)(sentence)
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:

@@ -11,10 +11,12 @@ import torch
 
 from gfrnn.models.char_lm import CharLM
 from gfrnn.models.pretrained import evaluating
+from gfrnn.training.world import World
 
 WARMUP = 1000  # characters each stream reads before those it is scored on
 MAX_STREAMS = 128
 CHUNK = 100
+ALONE = World()
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,13 @@ def score_text(
     streams: int | None = None,
     warmup: int = WARMUP,
     tick: Callable[[float], None] = nothing,
+    world: World = ALONE,
 ) -> Score:
     """The cost of every symbol in `ids` given all before it, from the zero state.
 
     The text is cut into `streams` equal parts that are read side by side, each after the `warmup` characters before it;
     a network forgets its start within so many, and the sum is that of one stream. `tick` is told the fraction done.
+    The processes of a `world` share the streams and return the same score.
     """
     count = len(ids)
     if count < 2:
@@ -57,19 +61,23 @@ def score_text(
     if streams is None:
         streams = max(1, min(MAX_STREAMS, pairs // (4 * warmup) if warmup else MAX_STREAMS))
     part = -(-pairs // streams)
-    starts = np.arange(streams) * part
-    nats, state = float(model.first_nats()[int(ids[0])]), None
+    own = world.rows(streams)
+    starts = (np.arange(streams) * part)[own]
+    begins = own.start == 0 < own.stop  # whether the text's first symbol is among them
+    nats, state = float(model.first_nats()[int(ids[0])]) if begins else 0.0, None
     with evaluating(model):
         for low, high in chunks(-warmup if streams > 1 else 0, part):
-            if low == 0 and state is not None:
+            if low == 0 and state is not None and begins:
                 state = zero_first_row(state)  # the first part has nothing before it
-            index = starts[None, :] + np.arange(low, high + 1)[:, None]
-            window = torch.from_numpy(ids[index.clip(0, count - 1)].astype(np.int64))
-            cost, state = model.nats(window[:-1], window[1:], state)
-            if low >= 0:
-                scored = index[:-1] < np.minimum(starts + part, pairs)
-                nats += float(cost.double().mul_(torch.from_numpy(scored)).sum())
+            if len(starts):
+                index = starts[None, :] + np.arange(low, high + 1)[:, None]
+                window = torch.from_numpy(ids[index.clip(0, count - 1)].astype(np.int64))
+                cost, state = model.nats(window[:-1], window[1:], state)
+                if low >= 0:
+                    scored = index[:-1] < np.minimum(starts + part, pairs)
+                    nats += float(cost.double().mul_(torch.from_numpy(scored)).sum())
             tick((high + warmup) / (part + warmup))
+    (nats,) = world.total(nats)
     return Score(nats / math.log(2), count)
 
 

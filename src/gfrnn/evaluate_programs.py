@@ -25,12 +25,14 @@ from gfrnn.tasks.programs import Program, Settings, stream
 from gfrnn.tasks.programs.batches import collate
 from gfrnn.tasks.programs.command import dump, read
 from gfrnn.training.progress import Progress
+from gfrnn.training.world import World
 
 NESTINGS, LENGTHS = range(1, 6), range(1, 11)
 PER_CELL, PER_CELL_QUICK = 2000, 200
 FULL, QUICK = "grid.json", "grid-quick.json"  # reports kept in the run folder
 GRID_SEED = 0
 ROWS = 256
+ALONE = World()
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 COUNTS = ("target_symbols", "right_symbols")  # of each program of a cell, for comparing runs program by program
 
@@ -72,23 +74,39 @@ def nothing(fraction: float) -> None:
 
 @torch.inference_mode()
 def measure(
-    model: Seq2Seq, programs: Sequence[Program], rows: int = ROWS, tick: Callable[[float], None] = nothing
+    model: Seq2Seq,
+    programs: Sequence[Program],
+    rows: int = ROWS,
+    tick: Callable[[float], None] = nothing,
+    world: World = ALONE,
 ) -> list[Result]:
     """A result for every program, in their order; `tick` gets the fraction done.
 
-    The programs are read sorted by length, so that little is padded.
+    The programs are read sorted by length, so that little is padded. The processes of a `world` share the programs of
+    every minibatch and return the same results.
     """
     order = sorted(range(len(programs)), key=lambda i: len(programs[i].source))
     results: dict[int, Result] = {}
     with evaluating(model):
         for start in range(0, len(order), rows):
-            chosen = order[start : start + rows]
-            batch = collate([programs[i] for i in chosen])
-            nats, right = model.measure(batch)
-            got = map(Result, batch.target_lengths.tolist(), right.tolist(), nats.tolist())
-            results.update(zip(chosen, got, strict=True))
-            tick(len(results) / len(programs))
-    return [results[i] for i in range(len(programs))]
+            together = order[start : start + rows]
+            chosen = together[world.rows(len(together))]
+            if chosen:
+                batch = collate([programs[i] for i in chosen])
+                nats, right = model.measure(batch)
+                got = map(Result, batch.target_lengths.tolist(), right.tolist(), nats.tolist())
+                results.update(zip(chosen, got, strict=True))
+            tick((start + len(together)) / len(programs))
+    return share_results(results, len(programs), world)
+
+
+def share_results(results: dict[int, Result], count: int, world: World) -> list[Result]:
+    """The results of all processes, of `count` programs."""
+    if world.size == 1:
+        return [results[i] for i in range(count)]
+    none = Result(0, 0, 0.0)
+    numbers = world.total(*(number for i in range(count) for number in results.get(i, none)))
+    return [Result(int(numbers[3 * i]), int(numbers[3 * i + 1]), numbers[3 * i + 2]) for i in range(count)]
 
 
 def cell(nesting: int, length: int, count: int) -> Iterable[Program]:

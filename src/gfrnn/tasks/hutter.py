@@ -15,6 +15,7 @@ from gfrnn.errors import DataError, UsageError
 from gfrnn.evaluate import score_text
 from gfrnn.models.char_lm import CharLM
 from gfrnn.tasks import corpus
+from gfrnn.training.world import World
 from gfrnn.vocabulary import Vocabulary
 
 
@@ -88,11 +89,13 @@ class Hutter:
         nats, state = model.nats(batch[:-1], batch[1:], state)
         return nats.sum(), nats.numel(), state
 
-    def validate(self, model: CharLM, full: bool, tick: Callable[[], None]) -> dict[str, float]:
+    def validate(
+        self, model: CharLM, full: bool, tick: Callable[[], None], world: World | None = None
+    ) -> dict[str, float]:
         """Bits per character of the validation split (of its beginning, if so configured and not `full`)."""
         limit = self.options.validate_chars
         part = self.valid[:limit] if limit and not full else self.valid
-        score = score_text(model, self.numbers[part], tick=lambda fraction: tick())
+        score = score_text(model, self.numbers[part], tick=lambda fraction: tick(), world=world or World())
         return {"bpc": score.bpc, "characters_validated": score.characters}
 
     def validates_all(self) -> bool:

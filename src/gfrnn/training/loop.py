@@ -10,7 +10,8 @@ A task is a class whose constructor takes a `Config` and which has
     batch(seed, step, rows)          the data of update `step` for a slice of the rows: a pure function of its arguments
     resets(step)                     whether update `step` starts from the zero state (state None)
     loss(model, batch, state)        (sum of nats, symbols counted, state after: None, a tensor (L,B,H), or a pair)
-    validate(model, full, tick)      {metric: ..., more: ...}; `tick()` between portions of work, it may raise
+    validate(model, full, tick, world)  {metric: ..., more: ...}, by all processes of the world together, each its
+                                     share; all call `tick()` between the same portions of work, it may raise
     validates_all()                  whether validate(full=False) is already the whole validation set
     identity()                       JSON-able: what a resumed run must find unchanged (e.g. the data's checksum)
     notes()                          sentences for the user at the start
@@ -63,6 +64,7 @@ class Trainer:
         self.seed = config.run.seed
         self.budget = Budget.of(config.run, task.characters, task.epoch)
         self.model = task.build_model(self.seed)
+        world.watch(self.model)
         self.names = [name for name, _ in self.model.named_parameters()]
         self.parameters = list(self.model.parameters())
         self.optimizer = optim.build(config.optimizer, self.parameters)
@@ -111,12 +113,11 @@ class Trainer:
         if self.task.resets(self.step):
             self.state = None
         batch = self.task.batch(self.seed, self.step, self.world.rows(self.task.rows))
-        torch.default_generator.manual_seed((self.seed << 32) + self.step)  # dropout
+        torch.default_generator.manual_seed(self.world.seed(self.seed, self.step))  # dropout
         nats, count, state = self.task.loss(self.model, batch, self.state)
-        (symbols,) = self.world.total(count)
+        symbols, total = self.world.total(count, float(nats.detach()))
         (nats / symbols).backward()
         self.world.sum_gradients(self.parameters)
-        (total,) = self.world.total(float(nats.detach()))
         norm = optim.gradient_norm(self.parameters)
         if self.explosions.exploded(norm if math.isfinite(total) else math.nan):
             self.skip(total, norm)
@@ -186,7 +187,7 @@ class Trainer:
         began = time.monotonic()
         try:
             with self.averaged():
-                metrics = task.validate(self.model, False, self.tick)
+                metrics = task.validate(self.model, False, self.tick, self.world)
         except Stop:
             return
         self.validated_at = time.monotonic()
@@ -205,12 +206,13 @@ class Trainer:
         where = {"characters": counters.characters, "seconds": round(self.seconds(), 3)}
         self.log.write("valid", self.step, **metrics, **where, best=better)
         self.save()
-        if better and self.world.rank == 0:
+        if better and self.world.first:
             persist.write_best(self, metrics)
         self.progress.say(f"update {self.step}: validation {task.metric} {value:.4f}{' (best)' if better else ''}")
 
     def tick(self) -> None:
-        if self.signals.number:
+        """Leave a validation when a signal has come, to any process: all leave it here."""
+        if any(self.world.most(self.signals.number)):
             raise Stop
 
     @contextmanager
@@ -252,7 +254,7 @@ class Trainer:
     def save(self) -> None:
         """Commit a checkpoint."""
         snapshot = persist.take(self)
-        if self.world.rank == 0:
+        if self.world.first:
             self.log.sync()
             self.checkpoints.save(snapshot, self.counters.best_step)
         self.saved_at, self.waited = time.monotonic(), 0.0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gfrnn.errors import DataError, NonFinite
+from gfrnn.tensorfile import pack_json, pack_tensors, unpack_json, unpack_tensors
 from gfrnn.training import optim
 from gfrnn.training.checkpoint import Snapshot
 from gfrnn.training.runlog import read_metrics
@@ -54,6 +55,27 @@ def take(trainer: "Trainer") -> Snapshot:
         where = f"{trainer.checkpoints.run}: at update {trainer.step} {wrong[0]} is not finite"
         raise NonFinite(f"{where}; the last checkpoint is from before")
     return Snapshot(trainer.step, model, trainer.model.full_config(), tensors, asdict(counters))
+
+
+def pack(snapshot: Snapshot | None) -> bytes:
+    """For other processes; they learn of no snapshot too."""
+    if snapshot is None:
+        return b""
+    model, tensors = pack_tensors(snapshot.model), pack_tensors(snapshot.tensors)
+    about = {"step": snapshot.step, "config": snapshot.config, "counters": snapshot.counters}
+    header = pack_json({**about, "sizes": [len(model), len(tensors)]})
+    return len(header).to_bytes(8, "little") + header + model + tensors
+
+
+def unpack(content: bytes) -> Snapshot | None:
+    if not content:
+        return None
+    name = "the checkpoint from the first process"
+    start = 8 + int.from_bytes(content[:8], "little")
+    about = unpack_json(content[8:start], name)
+    model, tensors = about.pop("sizes")
+    parts = content[start : start + model], content[start + model : start + model + tensors]
+    return Snapshot(model=unpack_tensors(parts[0], name), tensors=unpack_tensors(parts[1], name), **about)
 
 
 def restore(trainer: "Trainer", snapshot: Snapshot) -> None:

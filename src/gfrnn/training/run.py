@@ -1,15 +1,21 @@
 """A run folder: started, continued, or refused."""
 
+import hashlib
+import json
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
+import gfrnn
 from gfrnn.config import BUDGET, TASKS, Config, RunConfig, load_class
 from gfrnn.errors import DataError, UsageError
 from gfrnn.training import persist
 from gfrnn.training.checkpoint import Checkpoints, lock
+from gfrnn.training.distributed import join
 from gfrnn.training.loop import Trainer
 from gfrnn.training.progress import Progress
 from gfrnn.training.runlog import CONFIG, RunLog, environment, read_metrics, write_environment
@@ -29,37 +35,83 @@ def train(
 ) -> dict[str, Any]:
     """Train `config` in the folder `out`, or go on with what is there; returns what was reached.
 
-    `given` names the options the user typed: they must agree with those the folder was started with.
+    `given` names the options the user typed: they must agree with those the folder was started with. Where several
+    processes train together only the first looks at the folder, and only it returns anything.
     """
-    with lock(out), Progress(config.recipe, quiet) as progress:
-        checkpoints = Checkpoints(out, config.run.keep, progress.say)
-        config = settle(config, out, set(given), resume, checkpoints, progress)
-        task = load_class(TASKS[config.task])(config)
-        for note in task.notes():
-            progress.say(note)
-        checkpoints.keep = config.run.keep
+    with join() as world:
+        if world.size > 1:
+            world.alike(origin(config), "a configuration or code")
+        with lock(out) if world.first else nullcontext(), Progress(config.recipe, quiet or not world.first) as progress:
+            result = train_together(config, out, set(given), resume, progress, world)
+        return result if world.first else {}
+
+
+def train_together(
+    config: Config, out: Path, given: set[str], resume: str, progress: Progress, world: World
+) -> dict[str, Any]:
+    checkpoints = Checkpoints(out, config.run.keep, progress.say)
+
+    def settled() -> dict[str, Any]:
+        return settle(config, out, given, resume, checkpoints, progress).options
+
+    config = config.replace(**world.from_first(settled, lambda options: json.dumps(options).encode(), json.loads))
+    task = load_class(TASKS[config.task])(config)
+    if task.rows < world.size:
+        raise UsageError(f"{task.rows} rows are too few for {world.size} processes: each needs a row of the minibatch")
+    world.alike(task.identity(), "data")
+    for note in task.notes():
+        progress.say(note)
+    checkpoints.keep = config.run.keep
+    if world.first:
         checkpoints.sweep()
-        with closing(RunLog(out)) as log:
-            trainer = Trainer(config, task, checkpoints, log, progress, World())
-            snapshot = checkpoints.latest()
-            if snapshot is not None:
-                persist.restore(trainer, snapshot)
-            already_done = trainer.counters.done
+    with closing(RunLog(out) if world.first else NoLog()) as log:
+        trainer = Trainer(config, task, checkpoints, log, progress, world)
+        snapshot = world.from_first(checkpoints.latest, persist.pack, persist.unpack)
+        if snapshot is not None:
+            persist.restore(trainer, snapshot)
+        already_done = trainer.counters.done
+        if world.first:
             config.save(out / CONFIG)
             announce(trainer, snapshot is None)
-            trainer.run()
-            return summary(trainer, already_done)
+        trainer.run()
+        return summary(trainer, already_done)
+
+
+class NoLog(RunLog):
+    """Of a process that is not the first."""
+
+    def __init__(self) -> None:
+        pass
+
+    def write(self, kind: str, step: int, **values: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def origin(config: Config) -> dict[str, Any]:
+    """What all processes must have been started with. Where each finds the data is its own affair; see `identity`."""
+    here = Path(gfrnn.__file__).parent
+    code = hashlib.sha256()
+    for path in sorted(here.rglob("*.py")):
+        code.update(path.read_bytes())
+    options = {key: value for key, value in config.options.items() if key != "data"}
+    versions = {"gfrnn": gfrnn.__version__, "torch": torch.__version__, "source": code.hexdigest()[:16]}
+    return {"recipe": config.recipe, **options, **versions}
 
 
 def announce(trainer: Trainer, fresh: bool) -> None:
     """Write down where the run begins, or goes on."""
     run, log = trainer.checkpoints.run, trainer.log
+    together = {"processes": trainer.world.size} if trainer.world.size > 1 else {}
     if fresh:
         write_environment(run)
-        log.write("start", 0, recipe=trainer.config.recipe, parameters=sum(p.numel() for p in trainer.parameters))
+        parameters = sum(p.numel() for p in trainer.parameters)
+        log.write("start", 0, recipe=trainer.config.recipe, parameters=parameters, **together)
         return
     if not trainer.counters.done:
-        log.write("resume", trainer.step, environment=environment())
+        log.write("resume", trainer.step, environment=environment(), **together)
         trainer.progress.say(f"{run}: continuing at update {trainer.step}")
     else:  # a crash may have come between the last checkpoint and the removal of old ones
         trainer.checkpoints.prune(trainer.step, trainer.counters.best_step)
@@ -98,7 +150,7 @@ def settle(
 
 def summary(trainer: Trainer, already_done: bool) -> dict[str, Any]:
     """What the run came to; the best model is validated once more where training looked at a part only."""
-    counters, task, out = trainer.counters, trainer.task, trainer.checkpoints.run
+    counters, task, out, world = trainer.counters, trainer.task, trainer.checkpoints.run, trainer.world
     result: dict[str, Any] = {
         "run": str(out),
         "recipe": trainer.config.recipe,
@@ -115,9 +167,10 @@ def summary(trainer: Trainer, already_done: bool) -> dict[str, Any]:
     }
     if not task.validates_all():
         trainer.progress.say("validating the best model on the whole split")
-        best = type(trainer.model).from_pretrained(out)
-        metrics = task.validate(best, True, lambda: None)
+        best = type(trainer.model).from_pretrained(out) if world.first else task.build_model(trainer.seed)
+        world.spread(best)
+        metrics = task.validate(best, True, lambda: None, world)
         result |= {task.metric: metrics[task.metric], "validated_all": True}
-        if all(record["kind"] != "final" for record in read_metrics(out)):
+        if world.first and all(record["kind"] != "final" for record in read_metrics(out)):
             trainer.log.write("final", trainer.step, **metrics)
     return result

@@ -19,6 +19,7 @@ from gfrnn.tasks.programs.batches import Batch, collate
 from gfrnn.tasks.programs.config import ProgramsConfig, Seq2SeqConfig
 from gfrnn.tasks.programs.generator import Program, Settings, stream
 from gfrnn.tasks.programs.training_data import TrainingPrograms
+from gfrnn.training.world import World
 
 SAMPLE = 2000  # training programs whose average sizes stand for all
 VALIDATION_SEED = 0
@@ -70,8 +71,11 @@ class Programs:
         settings = Settings(self.data.max_length, self.data.max_nesting)
         return list(stream(VALIDATION_SEED, self.data.validate_programs, settings, "validation"))
 
-    def validate(self, model: Seq2Seq, full: bool, tick: Callable[[], None]) -> dict[str, Any]:
-        return summary(measure(model, self.validation_programs, tick=lambda fraction: tick()))
+    def validate(
+        self, model: Seq2Seq, full: bool, tick: Callable[[], None], world: World | None = None
+    ) -> dict[str, Any]:
+        programs = self.validation_programs
+        return summary(measure(model, programs, tick=lambda fraction: tick(), world=world or World()))
 
     def validates_all(self) -> bool:
         return True
