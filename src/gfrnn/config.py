@@ -153,16 +153,19 @@ class Config:
 
         from gfrnn.files import read_small
 
+        content = read_small(path, 1 << 16)
         try:
-            values = yaml.safe_load(read_small(path, 1 << 20))
-        except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+            values = yaml.safe_load(content)
+        except (ValueError, OverflowError, yaml.YAMLError, RecursionError) as error:
             raise DataError(f"{path} cannot be read as a configuration: {error}") from error
         if not isinstance(values, dict) or not isinstance(values.get("task"), str) or values["task"] not in SECTIONS:
             raise DataError(f"{path} is no run's configuration: its task is none of {', '.join(SECTIONS)}")
+        if not isinstance(values.get("recipe"), str):
+            raise DataError(f"{path} is no run's configuration: its recipe is no text")
         try:
             data, model = (load_class(name) for name in SECTIONS[values["task"]])
             return cls(
-                recipe=str(values.get("recipe")),
+                recipe=values["recipe"],
                 task=values["task"],
                 data=data.from_mapping(values.get("data"), f"{path}: data"),
                 model=model.from_mapping(values.get("model"), f"{path}: model"),

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 from pathlib import Path
 
 from gfrnn.errors import DataError
@@ -61,7 +62,10 @@ def read_small(path: Path, limit: int = 16 << 20) -> bytes:
     if path.is_symlink():
         raise DataError(f"{path} is a symbolic link: checkpoints hold plain files only")
     try:
-        size = path.stat().st_size
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):  # a pipe would keep us waiting, a device never end
+            raise DataError(f"{path} is not a plain file")
+        size = about.st_size
         if size > limit:
             raise DataError(f"{path} has {size} bytes, more than the {limit} it can have")
         return path.read_bytes()

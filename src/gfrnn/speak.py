@@ -21,6 +21,7 @@ from gfrnn.tasks import corpus
 from gfrnn.training.progress import Progress
 
 PACKAGED = "gf-lstm-enwik8"
+LONGEST_PROMPT = 1 << 24
 
 
 def load_model(run: str | None) -> CharLM:
@@ -92,9 +93,12 @@ def prompt_bytes(prompt: str | None, prompt_file: str | None) -> bytes:
         raise UsageError("give --prompt or --prompt-file, not both")
     if prompt_file is not None:
         try:
-            content = sys.stdin.buffer.read() if prompt_file == "-" else Path(prompt_file).read_bytes()
+            with sys.stdin.buffer if prompt_file == "-" else Path(prompt_file).open("rb") as file:
+                content = file.read(LONGEST_PROMPT + 1)
         except OSError as error:
             raise DataError(f"{prompt_file} cannot be read: {error.strerror}") from error
+        if len(content) > LONGEST_PROMPT:
+            raise DataError(f"{prompt_file} has more than the {LONGEST_PROMPT:,} bytes that a prompt may have")
         if not content:
             raise UsageError(f"{prompt_file} is empty: a prompt needs at least one character")
         return content

@@ -18,7 +18,7 @@ from gfrnn.errors import DataError
 from gfrnn.files import read_small, write_file
 
 MANIFEST = "manifest.json"
-HEADER_LIMIT = 4 << 20
+HEADER_LIMIT = 1 << 20
 TENSORS_LIMIT = 16 << 30
 
 

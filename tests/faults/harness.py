@@ -5,11 +5,12 @@ They are forked from a server that has imported everything already, so that one 
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 import torch
 from runs import run_tiny
 
+from gfrnn import cli
 from gfrnn.training.checkpoint import Checkpoints, Snapshot
 
 HERE = Path(__file__).parent
@@ -65,6 +67,30 @@ def _contained(target: Callable[..., None], *args: Any) -> None:
     except BaseException:
         traceback.print_exc()
         os._exit(DEFECT)
+
+
+def ask(function: Callable[..., Any], *args: Any) -> Any:
+    """What function(*args) returns in a process of its own."""
+    receiver, sender = CONTEXT.Pipe(duplex=False)
+    with receiver, child(_answer, sender, function, *args) as process:
+        sender.close()
+        try:
+            return receiver.recv()
+        except EOFError:
+            process.join()
+            raise AssertionError(f"{function.__name__} ended its process with {process.exitcode}") from None
+
+
+def _answer(sender: Any, function: Callable[..., Any], *args: Any) -> None:
+    sender.send(function(*args))
+
+
+def command(*words: Any) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command line, in this process."""
+    out, error = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(error):
+        code = cli.main([str(word) for word in words])
+    return code, out.getvalue(), error.getvalue()
 
 
 def train_and_tell(folder: Path, name: str, recipe: str, options: dict[str, Any]) -> None:

@@ -4,9 +4,12 @@ import tempfile
 from pathlib import Path
 
 import torch
+from harness import command
 from runs import run_tiny
 
 torch.set_num_threads(1)
 with tempfile.TemporaryDirectory() as folder:
     for recipe in ("modern-gated-lstm", "hutter-gated-lstm"):
         run_tiny(Path(folder), recipe, recipe, updates=1, checkpoint_every=0)
+command("generate", "--chars", "1")
+command("eval", "nowhere")

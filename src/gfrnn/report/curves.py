@@ -25,6 +25,10 @@ def validations(run: Path) -> tuple[str, list[dict[str, Any]]]:
     metric = next((name for name in NAMES if name in records[0]), None)
     if metric is None:
         raise DataError(f"{run}: its validations have none of {', '.join(NAMES)}")
+    for record in records:
+        wrong = [key for key in (*AXES, metric) if type(record.get(key)) not in (int, float)]
+        if wrong:
+            raise DataError(f"{run}: the validation at update {record['step']} has no number called {wrong[0]}")
     return metric, records
 
 

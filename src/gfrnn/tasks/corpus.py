@@ -97,6 +97,8 @@ def read(path: Path) -> Corpus:
         path = inside[0]
     if not path.exists():
         raise DataError(f"{path} does not exist")
+    if not path.is_file():
+        raise DataError(f"{path} is not a plain file")
     raw = unpack(path) if path.suffix in (".gz", ".zip") else path
     if raw.stat().st_size == 0:
         raise DataError(f"{path} is empty")
@@ -141,15 +143,34 @@ def unpack(path: Path) -> Path:
     return target
 
 
+class ShortReads:
+    """An open file for zipfile, which reads an archive's directory in one piece, however long that says it is."""
+
+    LONGEST = 4 << 20
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+        self.file = file
+
+    def read(self, size: int = -1) -> bytes:
+        content = self.file.read(min(size, self.LONGEST + 1) if size >= 0 else self.LONGEST + 1)
+        if len(content) > self.LONGEST:
+            raise zipfile.BadZipFile("its list of files is too long")
+        return content
+
+
 def unpacked_chunks(path: Path, packed: IO[bytes]) -> Iterator[bytes]:
     stream: Any
     if path.suffix == ".gz":
         stream, consumed = gzip.GzipFile(fileobj=packed), packed.tell
     else:
-        archive = zipfile.ZipFile(packed)
+        archive = zipfile.ZipFile(ShortReads(packed))
         members = [member for member in archive.infolist() if not member.is_dir()]
         if len(members) != 1:
             raise DataError(f"{path} holds {len(members)} files: a text must be the only one")
+        if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            # The others are unpacked without a limit: a few bytes could fill the memory.
+            raise DataError(f"{path} is packed in another way than zip's usual one (deflate): pack it again")
         stream, consumed = archive.open(members[0]), packed.tell
     total = 0
     while chunk := stream.read(CHUNK):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gfrnn.errors import DataError, NonFinite
+from gfrnn.errors import DataError, GfrnnError, NonFinite
 from gfrnn.tensorfile import pack_json, pack_tensors, unpack_json, unpack_tensors
 from gfrnn.training import optim
 from gfrnn.training.checkpoint import Snapshot
@@ -80,6 +80,16 @@ def unpack(content: bytes) -> Snapshot | None:
 
 def restore(trainer: "Trainer", snapshot: Snapshot) -> None:
     """Make the trainer what it was when the snapshot was taken."""
+    try:
+        put_back(trainer, snapshot)
+    except GfrnnError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        where = f"{trainer.checkpoints.folder}/step-{snapshot.step}"
+        raise DataError(f"{where} is whole but not this run's: {type(error).__name__}: {error}") from error
+
+
+def put_back(trainer: "Trainer", snapshot: Snapshot) -> None:
     run, config = trainer.checkpoints.run, trainer.model.full_config()
     changed = [key for key in config if snapshot.config.get(key) != config[key]]
     if changed:

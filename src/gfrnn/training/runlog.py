@@ -4,12 +4,14 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from gfrnn.errors import DataError
 from gfrnn.files import replace_file
 
+LINE_LIMIT = 1 << 20
 METRICS, ENVIRONMENT, CONFIG = "metrics.jsonl", "env.json", "config.yaml"
 
 
@@ -22,7 +24,9 @@ class RunLog:
         self.file = self.path.open("ab", buffering=0)
 
     def write(self, kind: str, step: int, **values: Any) -> None:
-        self.file.write((json.dumps({"kind": kind, "step": step, **values}) + "\n").encode())
+        line = (json.dumps({"kind": kind, "step": step, **values}) + "\n").encode()
+        while line:  # on a disk that is nearly full a part may be written, and only the rest is refused
+            line = line[self.file.write(line) :]
 
     def sync(self) -> None:
         os.fsync(self.file.fileno())
@@ -50,12 +54,11 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
     they are made again, and the last of a kind counts.
     """
     path = run / METRICS
-    if not path.exists():
+    if not path.is_file():
         raise DataError(f"{run} is not a run folder: it has no {METRICS}")
-    lines = path.read_bytes().split(b"\n")
     history: list[dict[str, Any]] = []
     resumed = None
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines_of(path), start=1):
         if not line.strip():
             continue
         try:
@@ -64,7 +67,7 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
             if not isinstance(kind, str) or type(step) is not int:
                 raise ValueError("its kind is no text or its step no whole number")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            if number == len(lines):  # torn by a crash
+            if not line.endswith(b"\n") and len(line) < LINE_LIMIT:  # the last one, torn by a crash
                 break
             raise DataError(f"{path}: line {number} is damaged: {error}") from error
         if kind == "start":  # once more from the beginning: killed before the first checkpoint
@@ -76,6 +79,13 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
             history = [earlier for earlier in history if (earlier["kind"], earlier["step"]) != (kind, step)]
         history.append(record)
     return history
+
+
+def lines_of(path: Path) -> Iterator[bytes]:
+    """Line by line; one without end is cut, so that it cannot fill the memory."""
+    with path.open("rb") as file:
+        while line := file.readline(LINE_LIMIT):
+            yield line
 
 
 def environment() -> dict[str, Any]:

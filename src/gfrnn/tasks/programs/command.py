@@ -15,6 +15,7 @@ from gfrnn.tasks.programs.language import evaluate
 from gfrnn.tasks.programs.symbols import encode_source, encode_target
 from gfrnn.tasks.programs.verify import verified
 
+LONGEST_LINE = 1 << 16
 FIELDS = {"source": str, "target": str, "length": int, "nesting": int}
 
 
@@ -90,7 +91,7 @@ def read(path: str | Path) -> Iterator[Program]:
     """The programs of a JSON-lines file; a DataError names the first line that is not one."""
     count = 0
     with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-        for count, line in enumerate(lines, 1):
+        for count, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), ""), 1):
             try:
                 yield parse(line)
             except DataError as error:
@@ -107,7 +108,7 @@ def parse(line: str) -> Program:
     """
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise DataError("not a JSON object") from None
     if not isinstance(row, dict) or set(row) != set(FIELDS):
         raise DataError(f"not an object with exactly the keys {', '.join(FIELDS)}")

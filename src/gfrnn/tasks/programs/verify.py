@@ -17,6 +17,7 @@ from gfrnn.tasks.programs.generator import Program
 from gfrnn.tasks.programs.symbols import encode_source
 
 MEMORY_BYTES = 1 << 28
+ANSWER_BYTES = 1 << 16
 
 # Limits are set inside, before any program is seen: a hook between fork and exec is not safe in a threaded parent.
 # The limit on CPU seconds is moved on before every program, as the kernel counts the whole life of the process.
@@ -94,7 +95,7 @@ class PythonRunner:
         return str(text)
 
     def _read_line(self) -> bytes | None:
-        """One answer; None when the time is up, b"" when the process is gone."""
+        """One answer; None when the time is up, b"" when the process is gone or says too much."""
         assert self._process is not None and self._process.stdout is not None
         answer = b""
         with selectors.DefaultSelector() as selector:
@@ -103,9 +104,9 @@ class PythonRunner:
                 if not selector.select(self.seconds):
                     return None
                 piece = self._process.stdout.read(1 << 16)
-                if not piece:
-                    return b""
                 answer += piece
+                if not piece or len(answer) > ANSWER_BYTES:
+                    return b""
         return answer
 
 
