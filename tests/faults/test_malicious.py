@@ -24,8 +24,6 @@ from gfrnn import tensorfile
 
 SECONDS, MEGABYTES = 5, 500
 SENTENCES = "damaged|not (an? |one of|this run)|disagree|link|cannot be read|no (run|number)|must be|more than|nothing"
-    "damaged|not (an? |one of|this run's)|disagree|link|cannot be read|no (run's|number)|must be|more than|nothing"
-)
 EXECUTING = ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "ctypes.dlopen")
 HARMLESS = (None, "git")  # the allocator is asked for by ctypes; the run log asks git for the commit
 

@@ -1,0 +1,183 @@
+"""Nothing we read can execute code: no unpickling, eval or unsafe YAML is in the package, and --verify is a cage."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gfrnn
+from gfrnn.errors import DataError
+from gfrnn.tasks.programs import verify
+from gfrnn.tasks.programs.verify import PythonRunner
+
+PACKAGE = Path(gfrnn.__file__).parent
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+MODULES = {  # that turn data into code, or start programs
+    *("pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "copyreg", "jsonpickle"),
+    *("code", "codeop", "runpy", "imp", "pty", "commands", "xmlrpc", "xml", "plistlib"),
+}
+NAMES = {"eval", "exec", "compile", "__import__", "execfile"}
+ATTRIBUTES = {
+    *("torch.load", "torch.hub", "torch.package", "torch.jit", "torch.serialization", "torch.export", "torch._load"),
+    *(
+        "numpy.load",
+        "np.load",
+        "numpy.memmap.load",
+        "np.fromregex",
+        "np.lib",
+        "numpy.lib",
+        "safetensors.torch.load_model",
+    ),
+    *(
+        "os.system",
+        "os.popen",
+        "os.startfile",
+        "importlib.machinery",
+        "importlib.util",
+        "builtins.eval",
+        "builtins.exec",
+    ),
+    *("pandas.read_pickle", "pandas.eval", "ctypes.PyDLL", "types.FunctionType", "types.CodeType"),
+}
+YAML_ALLOWED = {"yaml.safe_load", "yaml.safe_dump", "yaml.YAMLError"}
+# Who may start a process or import by name, and why it cannot be led by what it reads.
+REVIEWED = {
+    ("subprocess", "training/runlog.py"): "git, asked for the commit of this source tree; all its words are ours",
+    ("subprocess", "bench/memory.py"): "this Python again, to measure its memory; all its words are ours",
+    ("subprocess", "tasks/programs/verify.py"): "the cage of --verify: tested below",
+    ("importlib.import_module", "cli.py"): "a module from the table VERBS",
+    ("importlib.import_module", "config.py"): "a module from the tables SECTIONS and TASKS",
+}
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b.c` of an attribute or a name; empty for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (before := dotted(node.value)):
+        return f"{before}.{node.attr}"
+    return ""
+
+
+def suspicious(source: str, name: str) -> Iterator[str]:
+    """Everything in a file that could execute what it reads and is not reviewed."""
+    tree = ast.parse(source)
+    aliases: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            aliases |= {
+                a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names
+            }
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            aliases |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+    for imported in aliases.values():
+        if imported.split(".")[0] in MODULES or any(imported == a or imported.startswith(f"{a}.") for a in ATTRIBUTES):
+            yield f"imports {imported}"
+        if imported.split(".")[0] == "subprocess" and ("subprocess", name) not in REVIEWED:
+            yield "imports subprocess"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in NAMES and isinstance(node.ctx, ast.Load):
+            yield f"uses {node.id}"
+        if isinstance(node, ast.Attribute) and (words := dotted(node)):
+            first, _, rest = words.partition(".")
+            full = f"{aliases.get(first, first)}.{rest}"
+            if any(full == a or full.startswith(f"{a}.") for a in ATTRIBUTES):
+                yield f"uses {full}"
+            if re.match(r"os\.(exec|spawn|posix_spawn|fork)", full):
+                yield f"uses {full}"
+            if full.startswith("yaml.") and full not in YAML_ALLOWED:
+                yield f"uses {full}"
+            if full == "importlib.import_module" and (full, name) not in REVIEWED:
+                yield f"uses {full}"
+        if isinstance(node, ast.keyword) and node.arg in ("shell", "allow_pickle", "weights_only", "trust_remote_code"):
+            yield f"passes {node.arg}"
+        text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+        if re.search(r"\b(exec|eval|compile)\(", text) and name != "tasks/programs/verify.py":
+            yield f"has code in a text: {text[:40]!r}"
+
+
+def test_the_package_executes_nothing_it_reads() -> None:
+    assert len(SOURCES) > 60
+    found = {
+        f"{path.relative_to(PACKAGE)}: {what}"
+        for path in SOURCES
+        for what in suspicious(path.read_text(), str(path.relative_to(PACKAGE)))
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "import torch\ntorch.load('x')",
+        "import torch as t\nt.load('x')",
+        "from torch import load",
+        "from torch.jit import load",
+        "import numpy as np\nnp.load('x')",
+        "eval('1')",
+        "f = exec",
+        "import os\nos.system('x')",
+        "from os import system",
+        "import os\nos.execv('x', [])",
+        "import yaml\nyaml.load('x', yaml.Loader)",
+        "from yaml import unsafe_load\nimport yaml\nyaml.unsafe_load('x')",
+        "import subprocess",
+        "f(shell=True)",
+        "import importlib\nimportlib.import_module(x)",
+        "x = 'exec(y)'",
+    ],
+)
+def test_what_the_search_finds(line: str) -> None:
+    assert list(suspicious(line, "models/some.py"))
+
+
+def test_every_review_is_of_something_that_is_there() -> None:
+    for what, name in REVIEWED:
+        assert what.split(".")[-1] in (PACKAGE / name).read_text()
+
+
+def test_verify_is_a_cage() -> None:
+    """No environment, no place to stand, no files, no processes, little memory and time; isolated from our Python."""
+    with PythonRunner(seconds=1.0) as run:
+        assert run("print(1)") == "1"
+        assert run._process is not None
+        proc = Path(f"/proc/{run._process.pid}")
+        if not proc.exists():
+            pytest.skip("no /proc to look into")
+        assert (proc / "environ").read_bytes() == b""
+        assert (proc / "cwd").readlink() == Path("/")
+        words = (proc / "cmdline").read_bytes().split(b"\0")
+        assert words[:3] == [sys.executable.encode(), b"-I", b"-S"]
+        limits = {line[:25].strip(): line[25:].split()[:2] for line in (proc / "limits").read_text().splitlines()}
+        assert limits["Max address space"] == [str(verify.MEMORY_BYTES)] * 2
+        assert limits["Max file size"] == limits["Max core file size"] == limits["Max processes"] == ["0", "0"]
+        assert limits["Max open files"] == ["3", "3"]
+        assert int(limits["Max cpu time"][0]) <= 5
+        assert sorted(path.name for path in (proc / "fd").iterdir()) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("print(().__class__)", "is not one of the language's"),
+        ("print(open('x'))", "is not one of the language's"),
+        ("print(open(1))", "NameError"),
+        ("print(exec(1))", "NameError"),
+        ("a=[1]\nprint(a)", "is not one of the language's|does not run"),
+        ("print((9**9**9))", "did not end|more time or memory|is not one of"),
+        ("a=9\nfor x in range(9999999):a=(a*a)\nprint(a)", "did not end|more time or memory"),
+        ("for x in range(99999):print(99999999999)", "more time or memory|did not end"),
+    ],
+)
+def test_nothing_gets_out_of_the_cage(source: str, sentence: str) -> None:
+    with PythonRunner(seconds=1.0) as run:
+        with pytest.raises(DataError, match=sentence):
+            run(source)
+        assert run("print((2+3))") == "5"
