@@ -96,7 +96,9 @@ class Processes(World):
             )
             self.most(0.0)  # connections are made at the first use
         except (RuntimeError, OSError, LostContact) as error:
-            raise UsageError(
+            # torchrun says where to meet, and a later attempt may find everybody there.
+            kind = LostContact if "TORCHELASTIC_RUN_ID" in os.environ else UsageError
+            raise kind(
                 f"process {self.rank} of {self.size} did not find the others at {place.meeting} "
                 f"(MASTER_ADDR:MASTER_PORT) within {place.seconds:g} s: {gist(error)}"
             ) from error

@@ -54,7 +54,10 @@ def train_together(
     def settled() -> dict[str, Any]:
         return settle(config, out, given, resume, checkpoints, progress).options
 
-    config = config.replace(**world.from_first(settled, lambda options: json.dumps(options).encode(), json.loads))
+    options = world.from_first(settled, lambda options: json.dumps(options).encode(), json.loads)
+    if "data" in given:  # every process's own way to it
+        options["data"] = config.options["data"]
+    config = config.replace(**options)
     task = load_class(TASKS[config.task])(config)
     if task.rows < world.size:
         raise UsageError(f"{task.rows} rows are too few for {world.size} processes: each needs a row of the minibatch")
