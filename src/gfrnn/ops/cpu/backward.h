@@ -1,30 +1,26 @@
 // All timesteps, backwards: deltas (gradients of pre-activations) some steps at a time, then the weights' gradients.
 #pragma once
-#include "packing.h"
-#include "units.h"
+#include "gradients.h"
 
 namespace {
 
-// What the backward carries from step to step, for every row of the batch, and the deltas of some steps at a time.
+// What the backward carries from step to step, for every row of the batch: gradients of h_{t-1} and c_{t-1}.
 template <class F>
 struct Carried {
-  Room<F> dh, dc;      // (B, L*H): gradients of h_{t-1} and c_{t-1}
-  Room<F> deltas;      // (steps, B, L*P): gradients of the pre-activations
-  List<Room<F>> tables;  // per layer (entries, in_columns()): gradients of PackedLayer::table
-  int64_t first_step;    // the timestep of deltas[0]
-  F* delta(const Shape& s, int64_t t, int64_t b) const {
-    return deltas.get() + ((t - first_step) * s.B + b) * s.L * s.P();
-  }
+  Room<F> dh, dc;  // (B, L*H)
 };
 
-// Timesteps [t0, t1), backwards, of rows [first, last): deltas, and the gradients carried to t0 - 1.
+// Timesteps [t0, t1), backwards, of rows [first, last): the factors of the weights' gradients, which sum over K rows
+// (t, b), and the gradients carried to t0 - 1.
 template <class F>
 void backward_rows(const Backward<F>& b, const PackedLayers<F>& packed, Carried<F>& carried,
-                   const Parallel* split, int64_t t0, int64_t t1, int64_t first, int64_t last) {
+                   WeightGradients<F>& gradients, int64_t K, const Parallel* split, int64_t t0, int64_t t1,
+                   int64_t first, int64_t last) {
   const Forward<F>& f = b.forward;
   const Shape& s = f.shape;
   const int64_t H = s.H, LH = s.L * H, P = s.P(), LP = s.L * P, rows = last - first;
-  Room<F> now(rows * LH), d_scaled(rows * LH), d_up(rows * H), zeros(LH);
+  Room<F> now(rows * LH), deltas_room(rows * LP), d_scaled(rows * LH), d_up(rows * H), zeros(LH);
+  F* const deltas = deltas_room.get();
   clear<F>(zeros.get(), LH);
   List<const F*> from_zero(rows);
   List<F*> to_now(rows), to_past(rows), to_scaled(rows), to_up(rows), to_x(rows);
@@ -35,7 +31,8 @@ void backward_rows(const Backward<F>& b, const PackedLayers<F>& packed, Carried<
     to_up[m] = d_up.get() + m * H;
     from_zero[m] = zeros.get();
   }
-  for (int64_t t = t1 - 1; t >= t0; t--) {
+  int64_t k = first;
+  for (int64_t t = t1 - 1; t >= t0; k += f.active[t--]) {
     const int64_t M = running(f.active, t, first, last), at = t * s.B + first;
     if (M == 0) continue;
     const F* h_prev = t ? f.h + (at - s.B) * LH : f.h0 + first * LH;
@@ -46,7 +43,6 @@ void backward_rows(const Backward<F>& b, const PackedLayers<F>& packed, Carried<
       clear<F>(to_past[m], LH);
       if (b.dx) to_x[m] = b.dx + (at + m) * s.I;
     }
-    F* deltas = carried.delta(s, t, first);
     for (int64_t j = s.L - 1; j >= 0; j--) {
       const PackedLayer<F>& w = packed[j];
       for (int64_t m = 0; m < M; m++) {
@@ -91,110 +87,21 @@ void backward_rows(const Backward<F>& b, const PackedLayers<F>& packed, Carried<
         }
       }
     }
+    gradients.lay_down(K, k, M, at, h_prev, deltas, d_scaled.get());
   }
-}
-
-// Gradients of the weights from the deltas of timesteps [t0, t1): part `part` of `parts` of every matrix's rows.
-// The rows (t, b) are summed in the same order whatever the number of parts.
-template <class F>
-void weight_gradients(const Backward<F>& b, const Carried<F>& carried, int64_t t0, int64_t t1, int64_t part,
-                      int64_t parts) {
-  constexpr int64_t MOST = 512;  // rows (t, b) at a time: what the caches hold packed
-  const Forward<F>& f = b.forward;
-  const Shape& s = f.shape;
-  const int64_t H = s.H, LH = s.L * H, P = s.P(), LP = s.L * P;
-  const int64_t widest = larger(LH, s.indices ? 0 : s.I);
-  Room<F> room(outer_room<F>(MOST, P / parts + 1, widest)), scratch(MOST * LH);
-  Rows<const F> delta, past, now, x, source, column;
-  List<int64_t> where;
-  auto first = [&](int64_t count) { return count * part / parts; };
-  auto last = [&](int64_t count) { return count * (part + 1) / parts; };
-
-  auto block = [&]() {
-    const int64_t K = delta.size();
-    source.resize(K);
-    column.resize(K);
-    for (int64_t j = 0; j < s.L; j++) {
-      const Layer<F>& d = b.gradients[j];
-      auto product = [&](int64_t from, const Rows<F>& rows, int64_t to_column, int64_t width) {
-        for (int64_t k = 0; k < K; k++) column[k] = delta[k] + j * P + from;
-        const int64_t R = rows.size();
-        outer<F>(column.data(), first(R), last(R), source.data(), K, width, rows.data(), to_column, room.get());
-      };
-      for (const Recurrent<F>& how : recurrent_products<F>(s, d, j)) {
-        for (int64_t k = 0; k < K; k++) {
-          source[k] = past[k] + how.at;
-          if (!how.scaled) continue;
-          const F* g = f.saved + where[k] * LP + j * P + s.global_at();
-          scale_sources<F>(s, g, past[k], scratch.get() + k * LH);
-          source[k] = scratch.get() + k * LH;
-        }
-        product(how.column, how.rows, 0, how.K);
-      }
-      const Rows<F> in = input_rows<F>(s, d, j);
-      if (j > 0) {
-        for (int64_t k = 0; k < K; k++) {
-          source[k] = now[k] + (j - 1) * H;
-          if (!f.masks) continue;
-          const F* mask = f.masks + (where[k] * (s.L - 1) + j - 1) * H;
-          multiply_rows<F>(scratch.get() + k * H, source[k], mask, H);
-          source[k] = scratch.get() + k * H;
-        }
-        product(0, in, s.x_width(j), H);
-      }
-      if (s.sees_x(j) && !s.indices) {
-        source = x;
-        product(0, in, 0, s.I);
-      }
-      const int64_t columns = s.in_columns(), from = first(columns), count = last(columns) - from;
-      for (int64_t k = 0; k < K; k++) {
-        const int64_t entry = s.looks_up(j) ? f.index[where[k]] : 0;
-        add_to<F>(carried.tables[j].get() + entry * columns + from, delta[k] + j * P + from, count);
-      }
-    }
-    delta.empty_out(), past.empty_out(), now.empty_out(), x.empty_out(), where.empty_out();
-  };
-  for (int64_t t = t1 - 1; t >= t0; t--)
-    for (int64_t m = 0; m < f.active[t]; m++) {
-      const int64_t at = t * s.B + m;
-      delta.push(carried.delta(s, t, m));
-      past.push(t ? f.h + (at - s.B) * LH : f.h0 + m * LH);
-      now.push(f.h + at * LH);
-      x.push(s.indices ? nullptr : f.x + at * s.I);
-      where.push(at);
-      if (delta.size() == MOST) block();
-    }
-  if (delta.size() > 0) block();
-}
-
-// The tables' gradients, handed on to the biases and, for index input, to the columns of W and w_g.
-template <class F>
-void table_gradients(const Shape& s, const Layer<F>& d, const F* table, int64_t j) {
-  const Rows<F> in = input_rows<F>(s, d, j);
-  Rows<F> bias;
-  if (d.b) gate_rows<F>(s, d.b, 1, bias);
-  if (d.b_g) plain_rows<F>(d.b_g, s.n(), 1, bias);
-  for (int64_t k = 0; k < s.in_columns(); k++)
-    for (int64_t e = 0; e < s.entries(j); e++) {
-      const F value = table[e * s.in_columns() + k];
-      if (s.looks_up(j)) in[k][e] += value;
-      if (bias.size() > 0) *bias[k] += value;
-    }
 }
 
 template <class F>
 void backward(const Backward<F>& b, const Parallel& parallel) {
+  constexpr int64_t MOST = 512;  // rows (t, b) at a time: what the caches hold of the weights' gradients' factors
   const Forward<F>& f = b.forward;
   const Shape& s = f.shape;
   const int64_t LH = s.L * s.H, parts = s.B < parallel.threads ? 1 : parallel.threads;
-  const int64_t steps = smaller(larger(512 / larger(s.B, 1), 1), s.T);
+  const int64_t steps = smaller(larger(MOST / larger(s.B, 1), 1), s.T);
   const PackedLayers<F> packed(f, BACKWARD, parallel);
   const auto bounds = split_rows(s, f.active, parts);
-  Carried<F> carried{Room<F>(s.B * LH), Room<F>(s.B * LH), Room<F>(steps * s.B * s.L * s.P() + Vec<F>::size), {}, 0};
-  for (int64_t j = 0; j < s.L; j++) {
-    carried.tables.push(Room<F>(s.entries(j) * s.in_columns()));
-    clear<F>(carried.tables[j].get(), s.entries(j) * s.in_columns());
-  }
+  Carried<F> carried{Room<F>(s.B * LH), Room<F>(s.B * LH)};
+  WeightGradients<F> gradients(b, steps * s.B);
   auto start = [&](F* to, const F* from) {
     if (from)
       copy<F>(to, from, s.B * LH);
@@ -205,16 +112,17 @@ void backward(const Backward<F>& b, const Parallel& parallel) {
   start(carried.dc.get(), b.dc_n);
   for (int64_t t1 = s.T; t1 > 0; t1 -= steps) {
     const int64_t t0 = larger(0, t1 - steps);
-    carried.first_step = t0;
+    int64_t K = 0;
+    for (int64_t t = t0; t < t1; t++) K += f.active[t];
     if (parts < parallel.threads)
-      backward_rows<F>(b, packed, carried, &parallel, t0, t1, 0, s.B);
+      backward_rows<F>(b, packed, carried, gradients, K, &parallel, t0, t1, 0, s.B);
     else
       parallel(parts, [&](int64_t i) {
-        backward_rows<F>(b, packed, carried, nullptr, t0, t1, bounds[i], bounds[i + 1]);
+        backward_rows<F>(b, packed, carried, gradients, K, nullptr, t0, t1, bounds[i], bounds[i + 1]);
       });
-    parallel(parallel.threads, [&](int64_t i) { weight_gradients<F>(b, carried, t0, t1, i, parallel.threads); });
+    parallel(parallel.threads, [&](int64_t i) { gradients.add_up(K, i, parallel.threads); });
   }
-  parallel(s.L, [&](int64_t j) { table_gradients<F>(s, b.gradients[j], carried.tables[j].get(), j); });
+  parallel(parallel.threads, [&](int64_t i) { gradients.finish(i, parallel.threads); });
   copy<F>(b.dh0, carried.dh.get(), s.B * LH);
   if (b.dc0) copy<F>(b.dc0, carried.dc.get(), s.B * LH);
 }

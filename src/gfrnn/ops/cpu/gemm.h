@@ -1,7 +1,7 @@
 // The two matrix products everything is made of, over one micro-kernel.
 //
-//   multiply   C[m] = D[m] + A[m] B             weights B packed once per call, rows of A as they lie: the timestep
-//   outer      C[m] += sum_k A[k][m] B[k]       both packed block by block: the weight gradients
+//   C[m] = D[m] + A[m] B             weights B packed once per call, rows of A as they lie: the timestep (`multiply`)
+//   C[m] += sum_k A[k][m] B[k]       both packed as they are computed: the weights' gradients (gradients.h)
 //
 // Weights reach us as arrays of row pointers, so that any selection or order of rows is one product, and results leave
 // through row pointers for the same reason. Each element of C is a sum of chains of fused multiply-adds in the order of
@@ -207,42 +207,6 @@ void multiply_unpacked(const F* a, int64_t lda, int64_t M, const F* const* rows,
       });
       for (int64_t i = 0; i < smaller(GROUP, N - n); i++)
         to[m][column + n + i] = from[m][column + n + i] + sum<F>(sums[i]);
-    }
-  }
-}
-
-// Room that `outer` needs.
-template <class F>
-int64_t outer_room(int64_t K, int64_t M, int64_t N) {
-  return packed_size<F>(K, N) + K * M + Vec<F>::size;
-}
-
-// c[m][column + n] += sum_k a[k][m] b[k][n] for m in [first, last), n < N, k < K; a and b are arrays of row pointers.
-// Up to Vec::size - 1 elements after a[k][last - 1] are read and ignored.
-template <class F>
-void outer(const F* const* a, int64_t first, int64_t last, const F* const* b, int64_t K, int64_t N, F* const* c,
-           int64_t column, F* room) {
-  if (last <= first || K == 0) return;
-  constexpr int NR = TILE_COLUMNS<F>, VL = Vec<F>::size;
-  F* packed_b = room;
-  F* packed_a = room + packed_size<F>(K, N);
-  for (int64_t n = 0; n < N; n += NR) pack_straight<F>(b, K, N, n, packed_b + n * K);
-  const Tiles tiles(last - first);
-  for (int64_t i = 0; i < tiles.count; i++) {
-    const int64_t m = first + tiles.begin(i), mr = tiles.rows(i);
-    F* to = packed_a + tiles.begin(i) * K;
-    // Whole vectors: what is written beyond mr elements is overwritten by the next k.
-    for (int64_t k = 0; k < K; k++)
-      for (int64_t r = 0; r < mr; r += VL) store<F>(to + k * mr + r, load<F>(a[k] + m + r));
-  }
-  for (int64_t n = 0; n < N; n += NR) {
-    const int width = static_cast<int>(smaller(N - n, NR));
-    for (int64_t i = 0; i < tiles.count; i++) {
-      const int64_t m = tiles.begin(i);
-      F* const* rows = c + first + m;
-      const F* panel = packed_b + n * K;
-      tile_rows<F, true>(tiles.rows(i), packed_a + m * K, 0, panel, K, rows, rows, column + n, width,
-                         Ahead<F>::after(panel, K, i, tiles.count));
     }
   }
 }

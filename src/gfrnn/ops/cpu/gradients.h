@@ -1,0 +1,258 @@
+// The weights' gradients: sums over the rows (t, b) of a delta times what the weight was multiplied with.
+//
+// While the deltas of some timesteps are computed, both factors are laid down as the tiles of gemm.h read them: each row
+// by the thread that has just computed it and still holds it in its cache, and each factor once, however many products
+// it enters. Then the threads share the products. Every sum runs over the rows in the same order, whoever computes it.
+#pragma once
+#include "packing.h"
+#include "units.h"
+
+namespace {
+
+// What weights were multiplied with, b[k][n] of row k: panels [K][TILE_COLUMNS].
+enum SourceKind { PAST, SCALED, BELOW, INPUT };
+
+template <class F>
+struct Source {
+  SourceKind kind;
+  int64_t at;  // PAST: the first column of h_{t-1}; SCALED, BELOW: the layer that hears it
+  int64_t N;
+  F* panels;
+  // M rows from the k-th on, from rows that lie `stride` apart.
+  void lay_down(int64_t K, int64_t k, int64_t M, const F* rows, int64_t stride) const {
+    constexpr int NR = TILE_COLUMNS<F>, VL = Vec<F>::size;
+    for (int64_t n = 0; n < N; n += NR) {
+      F* to = panels + n * K + k * NR;
+      const F* from = rows + n;
+      const int rest = static_cast<int>(N - n);
+      if (rest >= NR)
+        for (int64_t m = 0; m < M; m++, to += NR, from += stride) {
+          store<F>(to, load<F>(from));
+          store<F>(to + VL, load<F>(from + VL));
+        }
+      else
+        for (int64_t m = 0; m < M; m++, to += NR, from += stride) {
+          store<F>(to, rest >= VL ? load<F>(from) : load_some<F>(from, rest));
+          store<F>(to + VL, rest > VL ? load_some<F>(from + VL, rest - VL) : vec<F>{});
+        }
+    }
+  }
+};
+
+// A layer's deltas, a[k][m]: its columns in tiles, each [K][rows].
+template <class F>
+struct Deltas {
+  struct Tile {
+    int64_t column;
+    int rows;
+  };
+  List<Tile> tiles;
+  F* data = nullptr;
+
+  void add_columns(int64_t first, int64_t last) {
+    if (first == last) return;
+    const Tiles split(last - first);
+    for (int64_t i = 0; i < split.count; i++) tiles.push({first + split.begin(i), split.rows(i)});
+  }
+  int64_t tile_of(int64_t column) const {  // whose first column it is; the number of tiles at the end of the row
+    int64_t i = 0;
+    while (i < tiles.size() && tiles[i].column < column) i++;
+    return i;
+  }
+  F* tile(int64_t K, int64_t i) const { return data + tiles[i].column * K; }
+  void lay_down(int64_t K, int64_t k, int64_t M, const F* rows, int64_t stride) const {
+    for (int64_t i = 0; i < tiles.size(); i++) {
+      const int64_t count = tiles[i].rows;
+      F* to = tile(K, i) + k * count;
+      const F* from = rows + tiles[i].column;
+      for (int64_t m = 0; m < M; m++, to += count, from += stride)
+        for_lanes<F>(count, [&](Lane<F> l) { l.put(to, l.get(from)); });
+    }
+  }
+};
+
+// to[m][column + n] += sum_k delta[k][m] source[k][n] for the deltas of tiles [first, last) of a layer; without a source,
+// the deltas themselves are added to the rows of the layer's table.
+template <class F>
+struct GradientProduct {
+  int64_t layer, source, first, last;
+  Rows<F> to;
+  int64_t column;
+};
+
+template <class F>
+class WeightGradients {
+ public:
+  // most: rows (t, b) at a time, at most
+  WeightGradients(const Backward<F>& b, int64_t most) : b_(b), s_(b.forward.shape), deltas_(s_.L), entries_(most) {
+    for (int64_t j = 0; j < s_.L; j++) {
+      tables_.push(Room<F>(s_.entries(j) * s_.in_columns()));
+      clear<F>(tables_[j].get(), s_.entries(j) * s_.in_columns());
+      split_deltas(j);
+      list_products(j);
+    }
+    const int64_t layer_size = round_up(s_.P() * most, 64);
+    int64_t size = s_.L * layer_size;
+    for (const auto& source : sources_) size += packed_size<F>(most, source.N);
+    memory_ = Room<F>(size);
+    F* next = memory_.get();
+    for (auto& deltas : deltas_) {
+      deltas.data = next;
+      next += layer_size;
+    }
+    for (auto& source : sources_) {
+      source.panels = next;
+      next += packed_size<F>(most, source.N);
+    }
+  }
+
+  // M rows, from the k-th of K on: the rows from at = t * B + b on of the tensors, their deltas (M, L*P) and h_{t-1}
+  // (M, L*H). scratch: (M, L*H).
+  void lay_down(int64_t K, int64_t k, int64_t M, int64_t at, const F* past, const F* deltas, F* scratch) {
+    const Forward<F>& f = b_.forward;
+    const int64_t L = s_.L, H = s_.H, LH = L * H, P = s_.P();
+    if (s_.indices)
+      for (int64_t m = 0; m < M; m++) entries_[k + m] = f.index[at + m] * s_.in_columns();
+    for (int64_t j = 0; j < L; j++) deltas_[j].lay_down(K, k, M, deltas + j * P, L * P);
+    for (const auto& source : sources_) {
+      const int64_t j = source.at;
+      if (source.kind == PAST) source.lay_down(K, k, M, past + source.at, LH);
+      if (source.kind == INPUT) source.lay_down(K, k, M, f.x + at * s_.I, s_.I);
+      if (source.kind == SCALED) {
+        for (int64_t m = 0; m < M; m++)
+          scale_sources<F>(s_, f.saved + ((at + m) * L + j) * P + s_.global_at(), past + m * LH, scratch + m * LH);
+        source.lay_down(K, k, M, scratch, LH);
+      }
+      if (source.kind != BELOW) continue;
+      const F* below = f.h + at * LH + (j - 1) * H;
+      if (f.masks)
+        for (int64_t m = 0; m < M; m++)
+          multiply_rows<F>(scratch + m * LH, below + m * LH, f.masks + ((at + m) * (L - 1) + j - 1) * H, H);
+      source.lay_down(K, k, M, f.masks ? scratch : below, LH);
+    }
+  }
+
+  // Adds up the products of K rows: part `part` of `parts` of the work.
+  void add_up(int64_t K, int64_t part, int64_t parts) {
+    int64_t total = 0, before = 0;
+    for (const auto& product : products_) total += work(product);
+    for (const auto& product : products_) {
+      const int64_t all = work(product), tiles = product.last - product.first;
+      // the tiles whose beginning lies in this part of the work
+      auto bound = [&](int64_t p) {
+        const int64_t wanted = total * p / parts - before;
+        return product.first + smaller(tiles, larger(0, (wanted * tiles + all - 1) / larger(all, 1)));
+      };
+      const int64_t first = bound(part), last = part + 1 == parts ? product.last : bound(part + 1);
+      before += all;
+      if (first >= last) continue;
+      if (product.source < 0)
+        add_to_table(product, K, first, last);
+      else
+        multiply(product, K, first, last);
+    }
+  }
+
+  // The tables' gradients, handed on to the biases and, for index input, to the columns of W and w_g.
+  void finish(int64_t part, int64_t parts) {
+    constexpr int64_t BLOCK = 16;  // so that the tables' cache lines stay while their columns are read
+    const int64_t columns = s_.in_columns(), first = columns * part / parts, last = columns * (part + 1) / parts;
+    for (int64_t j = 0; j < s_.L; j++) {
+      const Layer<F>& d = b_.gradients[j];
+      const Rows<F> in = input_rows<F>(s_, d, j);
+      Rows<F> bias;
+      if (d.b) gate_rows<F>(s_, d.b, 1, bias);
+      if (d.b_g) plain_rows<F>(d.b_g, s_.n(), 1, bias);
+      for (int64_t k0 = first; k0 < last; k0 += BLOCK)
+        for (int64_t e = 0; e < s_.entries(j); e++) {
+          const F* row = tables_[j].get() + e * columns;
+          for (int64_t k = k0; k < smaller(k0 + BLOCK, last); k++) {
+            if (s_.looks_up(j)) in[k][e] += row[k];
+            if (bias.size() > 0) *bias[k] += row[k];
+          }
+        }
+    }
+  }
+
+ private:
+  const Backward<F>& b_;
+  const Shape s_;
+  List<Deltas<F>> deltas_;
+  List<int64_t> entries_;  // of row k: where its index's row of a table begins
+  List<Source<F>> sources_;
+  List<GradientProduct<F>> products_;
+  List<Room<F>> tables_;  // per layer (entries, in_columns()): gradients of PackedLayer::table
+  Room<F> memory_;
+
+  // Tiles end where a product's columns do: a product takes whole tiles.
+  void split_deltas(int64_t j) {
+    Deltas<F>& deltas = deltas_[j];
+    deltas.add_columns(0, s_.H);
+    if (s_.apart()) deltas.add_columns(s_.units_at(), s_.global_at());
+    deltas.add_columns(s_.apart() ? s_.global_at() : s_.units_at(), s_.q_at());
+    deltas.add_columns(s_.q_at(), s_.P());
+  }
+
+  int64_t find_source(SourceKind kind, int64_t at, int64_t N) {
+    for (int64_t i = 0; i < sources_.size(); i++)
+      if (sources_[i].kind == kind && sources_[i].at == at && sources_[i].N == N) return i;
+    sources_.push({kind, at, N, nullptr});
+    return sources_.size() - 1;
+  }
+
+  void list_products(int64_t j) {
+    const Layer<F>& d = b_.gradients[j];
+    auto add = [&](int64_t source, int64_t from, const Rows<F>& to, int64_t column) {
+      products_.push({j, source, deltas_[j].tile_of(from), deltas_[j].tile_of(from + to.size()), to, column});
+    };
+    for (const Recurrent<F>& how : recurrent_products<F>(s_, d, j))
+      add(how.scaled ? find_source(SCALED, j, how.K) : find_source(PAST, how.at, how.K), how.column, how.rows, 0);
+    const Rows<F> in = input_rows<F>(s_, d, j);
+    if (j > 0) add(find_source(BELOW, j, s_.H), 0, in, s_.x_width(j));
+    if (s_.sees_x(j) && !s_.indices) add(find_source(INPUT, 0, s_.I), 0, in, 0);
+    add(-1, 0, in, 0);
+  }
+
+  int64_t work(const GradientProduct<F>& product) const {
+    constexpr int64_t TABLE = 20;  // columns of a product that cost as much as adding to a table
+    return product.to.size() * (product.source < 0 ? TABLE : round_up(sources_[product.source].N, Vec<F>::size));
+  }
+
+  void multiply(const GradientProduct<F>& product, int64_t K, int64_t first, int64_t last) {
+    constexpr int NR = TILE_COLUMNS<F>;
+    const Deltas<F>& deltas = deltas_[product.layer];
+    const Source<F>& source = sources_[product.source];
+    for (int64_t n = 0; n < source.N; n += NR) {
+      const int width = static_cast<int>(smaller(source.N - n, NR));
+      const F* panel = source.panels + n * K;
+      for (int64_t i = first; i < last; i++) {
+        const auto& tile = deltas.tiles[i];
+        F* const* to = product.to.data() + (tile.column - deltas.tiles[product.first].column);
+        tile_rows<F, true>(tile.rows, deltas.tile(K, i), 0, panel, K, to, to, product.column + n, width,
+                           Ahead<F>::after(panel, K, i - first, last - first));
+      }
+    }
+  }
+
+  void add_to_table(const GradientProduct<F>& product, int64_t K, int64_t first, int64_t last) {
+    const int64_t j = product.layer;
+    for (int64_t i = first; i < last; i++) {
+      const auto& tile = deltas_[j].tiles[i];
+      const F* deltas = deltas_[j].tile(K, i);
+      F* to = tables_[j].get() + tile.column;
+      for_lanes<F>(tile.rows, [&](Lane<F> l) {
+        if (s_.looks_up(j)) {
+          for (int64_t k = 0; k < K; k++) {
+            F* row = to + entries_[k];
+            l.put(row, l.get(row) + l.get(deltas + k * tile.rows));
+          }
+        } else {
+          vec<F> sum = l.get(to);
+          for (int64_t k = 0; k < K; k++) sum += l.get(deltas + k * tile.rows);
+          l.put(to, sum);
+        }
+      });
+    }
+  }
+};
+}  // namespace
