@@ -28,6 +28,19 @@ def test_it_learns(tmp_path: Path) -> None:
     assert best.score(split).mean() == pytest.approx(result["bpc"], abs=1e-3)
 
 
+def test_the_number_of_threads_does_not_change_where_a_run_starts(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            run_tiny(tmp_path, str(count), hidden_size=64, updates=1)
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(threads)
+    one, two = (tmp_path / name / "checkpoints" / "step-0" / "model.safetensors" for name in "12")
+    assert one.read_bytes() == two.read_bytes()
+
+
 def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int], factor: float) -> list[int]:
     """Multiply the loss of some updates, and with it their gradients."""
     real, count = Hutter.loss, iter(range(10_000))

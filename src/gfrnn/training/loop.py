@@ -63,7 +63,8 @@ class Trainer:
         self.progress, self.world = progress, world
         self.seed = config.run.seed
         self.budget = Budget.of(config.run, task.characters, task.epoch)
-        self.model = task.build_model(self.seed)
+        with one_thread():
+            self.model = task.build_model(self.seed)
         world.watch(self.model)
         self.names = [name for name, _ in self.model.named_parameters()]
         self.parameters = list(self.model.parameters())
@@ -258,6 +259,17 @@ class Trainer:
             self.log.sync()
             self.checkpoints.save(snapshot, self.counters.best_step)
         self.saved_at, self.waited = time.monotonic(), 0.0
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """With one thread. Orthogonal matrices come from LAPACK, whose last bits depend on the number of threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 @torch.no_grad()
