@@ -75,7 +75,7 @@ def modern(name: str, model: CharModelConfig) -> Config:
         dataclasses.replace(model, **start),
         OptimizerConfig(
             optimizer="adam",
-            learning_rate=4e-3,
+            learning_rate=8e-3,
             momentum=0.9,
             decay=0.99,
             epsilon=1e-8,
