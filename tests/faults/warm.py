@@ -11,5 +11,8 @@ torch.set_num_threads(1)
 with tempfile.TemporaryDirectory() as folder:
     for recipe in ("modern-gated-lstm", "hutter-gated-lstm"):
         run_tiny(Path(folder), recipe, recipe, updates=1, checkpoint_every=0)
-command("generate", "--chars", "1")
-command("eval", "nowhere")
+    command("eval", f"{folder}/{recipe}")
+    command("generate", f"{folder}/{recipe}", "--chars", "1")
+    command("plot", f"{folder}/{recipe}", "--out", f"{folder}/plot")
+    command("programs", "--count", "1")
+    command("doctor")
