@@ -32,10 +32,10 @@ def main(argv: list[str]) -> int:
     parser = Parser(prog="gfrnn launch", usage=usage, description=about)
     parser.add_argument("-n", "--processes", type=int, help="how many [one for each core]")
     parser.add_argument("--max-restarts", type=int, default=3, help="starts after a process died [3]")
+    if "train" not in argv and not {"-h", "--help"} & set(argv):
+        raise UsageError(f"{usage}: what it starts is `train`")
     place = argv.index("train") if "train" in argv else len(argv)
     args = parser.parse_args(argv[:place])
-    if place == len(argv):
-        raise UsageError(f"{usage}: what it starts is `train`")
     cores = os.cpu_count() or 1
     processes = cores if args.processes is None else args.processes
     if processes < 1:
