@@ -80,7 +80,7 @@ def fuzz(examples: int, test: Callable[[Any], None]) -> None:
     check()
 
 
-@tries(25, 600)
+@tries(15, 300)
 def test_command_lines(examples: int, place: Path, options: dict[str, list[str]], survived: Survived) -> None:
     count = 0
 
@@ -105,7 +105,7 @@ def test_command_lines(examples: int, place: Path, options: dict[str, list[str]]
     survived(count, count, "command lines of all sorts")
 
 
-@tries(20, 600)
+@tries(12, 300)
 def test_single_options_of_train(examples: int, place: Path, options: dict[str, list[str]], survived: Survived) -> None:
     """One strange value at a time gets further than many."""
     count = 0
@@ -121,7 +121,7 @@ def test_single_options_of_train(examples: int, place: Path, options: dict[str, 
     survived(count, count, "strange values of one option of train")
 
 
-@tries(20, 400)
+@tries(12, 200)
 def test_configurations(examples: int, place: Path, survived: Survived) -> None:
     count, original = 0, (place / "run/config.yaml").read_text()
     lines = original.splitlines()
@@ -147,7 +147,7 @@ def test_configurations(examples: int, place: Path, survived: Survived) -> None:
     survived(count, count, "configurations of all sorts")
 
 
-@tries(15, 400)
+@tries(8, 200)
 def test_flipped_text_files(examples: int, place: Path, survived: Survived) -> None:
     """Files without a checksum: whatever a flipped bit makes of them, there is a sentence or a result."""
     count = 0
