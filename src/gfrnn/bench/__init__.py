@@ -22,9 +22,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--only", nargs="+", type=Literal[SECTIONS], metavar="NAME", help=f"these sections: {', '.join(SECTIONS)}"
     )
+    parser.add_argument("--distributed", action="store_true", help="instead: two processes against one, whole updates")
     parser.add_argument("--repeats", type=int, help="rounds of every comparison, however long they take")
     parser.add_argument("--threads", type=int, help="CPU threads [all cores]")
-    parser.add_argument("--out", type=Path, help="folder to save bench.json and bench.txt in")
+    parser.add_argument("--out", type=Path, help="folder to save bench.json and bench.txt (scaling.*) in")
     parser.add_argument("--plot", type=Path, help="draw the results into this file, as .svg and .png")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", action="store_true", help="print JSON: everything measured, and the environment")
@@ -38,6 +39,10 @@ def main(argv: list[str]) -> int:
         require_matplotlib()
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
+    if args.distributed:
+        if args.only or args.plot or args.threads:
+            raise UsageError("--distributed is a bench of its own: no --only, --plot or --threads with it")
+        return distributed_bench(plan, args.out, args.json, args.quiet)
     import torch
 
     torch.set_num_threads(args.threads or available_cores())
@@ -53,6 +58,16 @@ def main(argv: list[str]) -> int:
 
         for path in draw(results, args.plot):
             tell(f"wrote {path}")
+    return 0
+
+
+def distributed_bench(plan: Plan, out: Path | None, as_json: bool, quiet: bool) -> int:
+    from gfrnn.bench import distributed
+
+    results = distributed.run(plan, silent if quiet else tell)
+    print(json.dumps(results, indent=1) if as_json else distributed.as_text(results))
+    if out is not None:
+        distributed.save(results, out)
     return 0
 
 

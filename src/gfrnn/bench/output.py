@@ -21,7 +21,7 @@ Results = dict[str, Any]
 
 def as_text(results: Results) -> str:
     """Every table, the targets last, as plain text."""
-    console = Console(file=io.StringIO(), width=WIDTH, color_system=None, markup=False, highlight=False)
+    console = plain_console()
     where = results["environment"]
     console.print(
         f"gfrnn {where['gfrnn']} ({(results['commit'] or 'no commit')[:12]}), torch {where['torch']}, {where['cpu']}, "
@@ -50,8 +50,24 @@ def as_text(results: Results) -> str:
         )
     for note in results["notes"]:
         console.print(note)
+    return printed(console)
+
+
+def plain_console() -> Console:
+    return Console(file=io.StringIO(), width=WIDTH, color_system=None, markup=False, highlight=False)
+
+
+def printed(console: Console) -> str:
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def to_text(parts: list[Any]) -> str:
+    """Lines and tables, as plain text."""
+    console = plain_console()
+    for part in parts:
+        console.print(part)
+    return printed(console)
 
 
 def plain_table(title: str, *columns: str, left: int = 1) -> Table:
