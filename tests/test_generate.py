@@ -127,3 +127,23 @@ def test_tags_are_counted_and_shown() -> None:
     assert ["id", "1/1", "0/1"] in [line.split() for line in table.splitlines()]
     lines = side_by_side(("one", "two"), ("a b\nc", "x"), width=41).splitlines()
     assert [line.split("|")[-1].strip() for line in lines[2:]] == ["x", ""]
+
+
+@pytest.mark.parametrize("unit", ["tanh", "gru", "lstm"])
+@pytest.mark.parametrize("wiring", ["stacked", "feedback", "gated"])
+@pytest.mark.parametrize(("gates_see", "skip", "output"), [("all", True, "all"), ("own", False, "last")])
+def test_prepared_steps_are_the_layers_steps(unit: str, wiring: str, gates_see: str, skip: bool, output: str) -> None:
+    torch.manual_seed(0)
+    options = {"wiring": wiring, "gates_see": gates_see, "input_skip": skip, "output": output}
+    layer = CharLM(unit, hidden_size=5, num_layers=3, **options).layer.double()
+    prepared, state, expected = generate.stepper(layer), layer.initial_state(2), layer.initial_state(2)
+    layer.backend = "reference"
+    for symbols in torch.tensor([[3, 204], [0, 7], [7, 7]]):
+        features, state = prepared(symbols, state)
+        wanted, expected = layer.step(symbols, expected)
+        torch.testing.assert_close((features, state), (wanted, expected), rtol=0, atol=1e-14)
+
+
+def test_a_backend_asked_for_by_name_takes_the_steps() -> None:
+    layer = CharLM(hidden_size=5, backend="reference").layer
+    assert generate.stepper(layer) == layer.step

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from gfrnn.errors import UsageError
-from gfrnn.generate import Sampling
+from gfrnn.generate import Sampling, packed_loop
 from gfrnn.models import CharLM
 from gfrnn.ops import cpu
 from gfrnn.ops.cpu.text import TextLoop, half_rounded
@@ -109,3 +109,17 @@ def test_half_says_when_it_cannot() -> None:
     other.layer.backend = "reference"
     with pytest.raises(UsageError, match=r"half: .*'reference'"):
         other.generate("a", 3, half=True)
+
+
+def test_weights_are_packed_again_when_they_change() -> None:
+    model = make("lstm", "gated")
+    first = write(model, "cpu", SAMPLINGS[0])
+    packed = packed_loop(model, False)
+    assert packed_loop(model, False) is packed
+    assert packed_loop(model, True) is not packed
+    with torch.no_grad():
+        model.layer.bias_l1.add_(1.0)
+    changed = write(model, "cpu", SAMPLINGS[0])
+    assert changed == write(model, "manual", SAMPLINGS[0]) != first
+    model.head.bias = torch.nn.Parameter(torch.linspace(-3, 3, 205))
+    assert write(model, "cpu", SAMPLINGS[0]) == write(model, "manual", SAMPLINGS[0]) != changed

@@ -11,21 +11,26 @@ Sample number i of seed s takes its u's in order from numpy's default_rng([s, i]
 """
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gfrnn.equations import State
 from gfrnn.errors import UsageError
+from gfrnn.layers import GatedFeedback
 from gfrnn.models.char_lm import CharLM
 from gfrnn.models.pretrained import evaluating
 from gfrnn.ops.cpu.text import TextLoop
+from gfrnn.ops.manual import Steps
 
 PROMPT_CHUNK = 1000
 LOOP_CHUNK = 128  # characters the C++ loop draws before they are shown
+LOOPS: WeakKeyDictionary[CharLM, tuple[Any, TextLoop]] = WeakKeyDictionary()  # of each model that has written text
 
 
 @dataclass(frozen=True)
@@ -114,14 +119,28 @@ def stream(
         if not reasons:
             yield from in_one_loop(model, logits[0], state, max_new, sampling, generators[0], half)
             return
-        logits, state = logits.expand(samples, -1), expand(state, samples)
+        logits, state, step_on = logits.expand(samples, -1), expand(state, samples), stepper(model.layer)
         for step in range(max_new):
             uniform = torch.tensor([generator.random() for generator in generators], dtype=torch.float64)
             symbols = draw(logits, uniform, sampling)
             yield tuple(model.vocabulary.decode([symbol]) for symbol in symbols.tolist())
             if step + 1 < max_new:
-                features, state = model.layer.step(symbols, state)
+                features, state = step_on(symbols, state)
                 logits = model.head(features)
+
+
+def stepper(layer: GatedFeedback) -> Callable[[Tensor, Any], tuple[Tensor, Any]]:
+    """`layer.step` for symbols, with the weights prepared once for all steps, unless another backend was asked for."""
+    if layer.backend not in ("auto", "manual"):
+        return layer.step
+    steps, lstm, every_layer = Steps(layer.spec, layer.weights()), layer.unit == "lstm", layer.output == "all"
+
+    def step(symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
+        new = steps(symbols, State(*state) if lstm else State(state))
+        features = new.h.transpose(0, 1).flatten(1) if every_layer else new.h[-1]
+        return features, tuple(new) if lstm else new.h
+
+    return step
 
 
 def why_not_in_one_loop(model: CharLM, samples: int) -> list[str]:
@@ -139,12 +158,21 @@ def in_one_loop(
     half: bool,
 ) -> Iterator[tuple[bytes]]:
     """What `stream` yields for one sample, drawn by the C++ loop."""
-    loop = TextLoop(model.layer, model.head, half)
+    loop = packed_loop(model, half)
     for start in range(0, max_new, LOOP_CHUNK):
         uniform = torch.from_numpy(generator.random(min(LOOP_CHUNK, max_new - start)))
         symbols, logits, state = loop.run(logits, state, uniform, sampling.temperature, sampling.top_k, sampling.top_p)
         for symbol in symbols.tolist():
             yield (model.vocabulary.decode([symbol]),)
+
+
+def packed_loop(model: CharLM, half: bool) -> TextLoop:
+    """The C++ loop for this model, packed anew only when a weight has changed since the last text."""
+    key = (half, *((p.data_ptr(), p._version) for p in model.parameters()))
+    known = LOOPS.get(model)
+    if known is None or known[0] != key:
+        known = LOOPS[model] = (key, TextLoop(model.layer, model.head, half))
+    return known[1]
 
 
 def read_prompt(model: CharLM, ids: Tensor) -> tuple[Tensor, Any]:

@@ -8,12 +8,13 @@ A layer's row of pre-activations, activations or their gradients (`delta`) has C
 [candidate H | unit-wise gates (G-1)*H | global reset gates n], n = L when gated, else 0.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, sigmoid, tanh
 
-from gfrnn.equations import GATES, Spec, State
+from gfrnn.equations import GATES, Spec, State, Weights
 from gfrnn.ops import reference
 from gfrnn.ops.call import Call, Scanned, constant_gates
 from gfrnn.ops.manual_backward import gradients
@@ -43,6 +44,66 @@ def scan(call: Call) -> Scanned:
     return Scanned(h.flatten(2), state, g if call.spec.wiring == "gated" else constant_gates(call))
 
 
+class Joined:
+    """All layers' matrices, with one product per timestep for whatever hears the same h*_{t-1}."""
+
+    def __init__(self, spec: Spec, weights: Sequence[Weights]) -> None:
+        self.spec = spec
+        self.own, self.apart = hearing(spec)
+        self.layers = [matrices(spec, w, j) for j, w in enumerate(weights)]
+        # Unit-wise and global gates of all layers hear the same: one product.
+        self.joined = None if self.own or self.apart else torch.cat([m.units for m in self.layers]).T
+
+    def step(
+        self, fed: list[Tensor], h_prev: Tensor, c_prev: Tensor | None, masks: Tensor | None
+    ) -> tuple[list[Tensor], list[Any], list[Tensor], list[Tensor]]:
+        """One timestep from h_prev, c_prev (B, L, H): per layer h, c, [candidate | gates] and the gated sum q."""
+        spec, own, apart = self.spec, self.own, self.apart
+        G, H, L = GATES[spec.unit], spec.hidden_size, spec.num_layers
+        heard = None if self.joined is None else (h_prev.flatten(1) @ self.joined).chunk(L, dim=1)
+        h_rows: list[Tensor] = []
+        c_rows: list[Any] = []
+        act_rows, q_rows = [], []
+        for j, m in enumerate(self.layers):
+            pre = fed[j]
+            if m.below is not None:
+                up = h_rows[-1] if masks is None else h_rows[-1] * masks[:, j - 1]
+                pre = pre + up @ m.below.T
+            past = sources(spec, j, h_prev, own or apart) @ m.units.T if heard is None else heard[j]
+            if m.u_g is not None:
+                past = torch.cat([past, h_prev.flatten(1) @ m.u_g.T], dim=1)
+            gates = sigmoid(pre[..., H:] + past)
+            scaled = h_prev * gates[:, (G - 1) * H :, None] if spec.wiring == "gated" else h_prev
+            q = sources(spec, j, scaled, own) @ m.candidate.T
+            h_j, c_j, candidate = _unit(
+                spec, pre[..., :H], q, gates, h_prev[:, j], None if c_prev is None else c_prev[:, j]
+            )
+            h_rows.append(h_j)
+            c_rows.append(c_j)
+            act_rows.append(torch.cat([candidate, gates], dim=1))
+            q_rows.append(q)
+        return h_rows, c_rows, act_rows, q_rows
+
+
+class Steps:
+    """Single timesteps without gradients: the matrices are joined once, not at every step as `scan` has to."""
+
+    @torch.no_grad()
+    def __init__(self, spec: Spec, weights: Sequence[Weights]) -> None:
+        self.net = Joined(spec, weights)
+        every = torch.arange(spec.input_size, device=weights[0].W.device)
+        self.tables = [_feed(every, m) for m in self.net.layers]  # W x + b of every index, or just b
+
+    @torch.no_grad()
+    def __call__(self, index: Tensor, state: State) -> State:
+        """The state after the symbols `index` (B,)."""
+        fed = [table if table.dim() == 1 else table[index] for table in self.tables]
+        h, c, *_ = self.net.step(
+            fed, state.h.transpose(0, 1), None if state.c is None else state.c.transpose(0, 1), None
+        )
+        return State(torch.stack(h), None if state.c is None else torch.stack(c))
+
+
 class _Scan(torch.autograd.Function):
     """All timesteps. Outputs beyond the first four are what the backward needs."""
 
@@ -57,38 +118,16 @@ class _Scan(torch.autograd.Function):
         *flat: Tensor | None,
     ) -> tuple[Tensor, ...]:
         T = x.shape[0]
-        G, H, L = GATES[spec.unit], spec.hidden_size, spec.num_layers
-        gated, own, apart = spec.wiring == "gated", *hearing(spec)
-        layers = [matrices(spec, w, j) for j, w in enumerate(unflatten_weights(flat))]
-        fed = [_feed(x, m) for m in layers]  # W x_t + b of all timesteps
-        # Unit-wise and global gates of all layers hear the same h*_{t-1}: one product.
-        joined = None if own or apart else torch.cat([m.units for m in layers]).T
+        G, H = GATES[spec.unit], spec.hidden_size
+        gated = spec.wiring == "gated"
+        net = Joined(spec, unflatten_weights(flat))
+        fed = [_feed(x, m) for m in net.layers]  # W x_t + b of all timesteps
         h_prev, c_prev = h0.transpose(0, 1), None if c0 is None else c0.transpose(0, 1)
         hs, acts, qs = [], [], []
         cs: list[Any] = []
         for t in range(T):
-            heard = None if joined is None else (h_prev.flatten(1) @ joined).chunk(L, dim=1)
-            h_rows: list[Tensor] = []
-            c_rows: list[Any] = []
-            act_rows, q_rows = [], []
-            for j, m in enumerate(layers):
-                pre = fed[j] if fed[j].dim() == 1 else fed[j][t]
-                if m.below is not None:
-                    up = h_rows[-1] if masks is None else h_rows[-1] * masks[t, :, j - 1]
-                    pre = pre + up @ m.below.T
-                past = sources(spec, j, h_prev, own or apart) @ m.units.T if heard is None else heard[j]
-                if m.u_g is not None:
-                    past = torch.cat([past, h_prev.flatten(1) @ m.u_g.T], dim=1)
-                gates = sigmoid(pre[..., H:] + past)
-                scaled = h_prev * gates[:, (G - 1) * H :, None] if gated else h_prev
-                q = sources(spec, j, scaled, own) @ m.candidate.T
-                h_j, c_j, candidate = _unit(
-                    spec, pre[..., :H], q, gates, h_prev[:, j], None if c_prev is None else c_prev[:, j]
-                )
-                h_rows.append(h_j)
-                c_rows.append(c_j)
-                act_rows.append(torch.cat([candidate, gates], dim=1))
-                q_rows.append(q)
+            now = [f if f.dim() == 1 else f[t] for f in fed]
+            h_rows, c_rows, act_rows, q_rows = net.step(now, h_prev, c_prev, None if masks is None else masks[t])
             h = torch.stack(h_rows, 1)
             c = None if c_prev is None else torch.stack(c_rows, 1)
             if lengths is not None:
