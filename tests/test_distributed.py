@@ -102,6 +102,8 @@ def test_many_processes_equal_one(size: int, options: dict[str, Any], shares: li
         assert_close(torch.tensor(one["norms"]), alone["norms"], what="norms")
         assert all((one["weights"][n] == several[0]["weights"][n]).all() for n in one["weights"])
         assert {**one["counters"], "seconds": 0} == {**several[0]["counters"], "seconds": 0}
+    together(traced, tmp_path, "again", options, size=size)
+    assert outcome(tmp_path / "again") == outcome(tmp_path / "several")
     records, expected = (read_metrics(tmp_path / name) for name in ("several", "alone"))
     assert [record["kind"] for record in records] == [record["kind"] for record in expected]
     assert records[0]["processes"] == size and "processes" not in expected[0]
@@ -324,6 +326,15 @@ def test_the_output_layer_is_sent_while_the_rest_is_still_at_work(tmp_path: Path
     head = sum(p.numel() for p in model.head.parameters())
     rest = sum(p.numel() for p in model.parameters()) - head
     assert together(order_of_sending, tmp_path) == [[(head, False), (rest, True)]] * 2
+
+
+def seeds(rank: int) -> list[int]:
+    with distributed.join() as world:
+        return [world.seed(1, step) % 2**32 for step in range(3)]  # torch's generator looks at 32 bits
+
+
+def test_every_process_and_update_has_dropout_of_its_own() -> None:
+    assert len({seed for some in together(seeds, size=3) for seed in some}) == 9
 
 
 @pytest.mark.parametrize(
