@@ -19,10 +19,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gfrnn.bench.plan import Plan
+from gfrnn.bench.plan import RECIPE, Plan
 from gfrnn.errors import GfrnnError
 
-RECIPE = "modern-gated-lstm"
 SHAPES = {"full": ((16, 50), (32, 50), (100, 100)), "quick": ((16, 50),)}  # rows x steps of the global minibatch
 CHARACTERS = 4000  # per call, at least
 AGREE = 1e-4  # relative: sums in another order, of a loss and of a norm
@@ -160,8 +159,8 @@ def work(rows: int, length: int) -> None:
     """One of the processes: reads `updates threads` line by line, and answers when they are done."""
     import torch
 
-    from gfrnn.recipes import find
-    from gfrnn.tasks.corpus import EXCERPT
+    from gfrnn.bench.plan import LSTM
+    from gfrnn.bench.updates import steady
     from gfrnn.tasks.hutter import Hutter
     from gfrnn.training.checkpoint import Checkpoints
     from gfrnn.training.distributed import join
@@ -169,9 +168,7 @@ def work(rows: int, length: int) -> None:
     from gfrnn.training.progress import Progress
     from gfrnn.training.run import NoLog
 
-    # The learning rate is so small that the weights stay where they are: every round does the same work.
-    changes = {"rows": rows, "length": length, "learning_rate": 1e-30, "updates": 10**9, "epochs": None}
-    config = find(RECIPE).config.replace(data=EXCERPT, **changes)
+    config = steady(rows, length, LSTM)
     with join() as world:
         nowhere = Checkpoints(Path("nowhere"))
         trainer = Trainer(config, Hutter(config), nowhere, NoLog(), Progress("", quiet=True), world)

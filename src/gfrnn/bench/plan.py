@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 VOCABULARY = 205
+RECIPE = "modern-gated-lstm"  # whose whole updates are measured
 GATES = {"tanh": 1, "gru": 3, "lstm": 4}
 NAMES = {"tanh": "tanh", "gru": "GRU", "lstm": "LSTM"}
-SECTIONS = ("machine", "train", "forward", "generate", "memory", "minibatch", "scaling", "sizes")
+SECTIONS = ("machine", "train", "forward", "generate", "memory", "minibatch", "updates", "scaling", "sizes")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Plan:
     full_line_up: bool = True  # every contender; else the loop and, where a target names it, a layer of torch's
     shape: tuple[int, int] = (100, 100)
     minibatches: tuple[tuple[int, int], ...] = ((25, 50), (100, 100))
+    updated: tuple[tuple[int, int], ...] = (
+        (16, 50),
+        (100, 100),
+    )  # B x T of whole updates: the modern recipes', the paper's
     square: int = 2048  # the matrix product whose rate is called the peak
     rows: tuple[int, ...] = (8, 12, 25, 50, 100)  # of the products of our shape
     memory_bytes: int = 1 << 28  # read to measure the memory's bandwidth

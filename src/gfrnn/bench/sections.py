@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from gfrnn import ops
 from gfrnn.bench import contenders, generation, machine
 from gfrnn.bench import memory as memory_of
+from gfrnn.bench import updates as whole_updates
 from gfrnn.bench.accounting import bytes_per_character, flops, must_keep, parameters
 from gfrnn.bench.clock import Entry, Group, time_in_turn
 from gfrnn.bench.contenders import LOOP, batch, build, count, equal_parameters, equal_units, named_peers
@@ -176,6 +177,13 @@ def minibatch(bench: Bench) -> None:
         bench.time("minibatch", str(size), entries, contender=bench.ours)
 
 
+def updates(bench: Bench) -> None:
+    """Whole updates of the training loop against its bare step."""
+    for rows, steps in bench.plan.updated:
+        with whole_updates.entries(LSTM, rows, steps) as entries:
+            bench.time("updates", f"{LSTM}, {rows} x {steps}", entries, rows=rows, steps=steps)
+
+
 def scaling(bench: Bench) -> None:
     """How the training step's time grows with the rows, the steps and the parameters."""
     plan = bench.plan
@@ -216,6 +224,7 @@ RUN: dict[str, Callable[[Bench], None]] = {
     "generate": generate,
     "memory": memory,
     "minibatch": minibatch,
+    "updates": updates,
     "scaling": scaling,
     "sizes": sizes,
 }

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from gfrnn.bench.clock import Group, Spread
 from gfrnn.bench.machine import CACHE_READ, peak_name
 from gfrnn.bench.plan import FULL, GRU, LSTM, TANH
+from gfrnn.bench.updates import BARE, WHOLE
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,12 @@ TARGETS = (
         16.0,
     ),
     Target(f"{LSTM} training, {SMALL} over {LARGE}", "minibatch", str(LSTM), SMALL, LARGE, "characters", 0.85),
+    *(
+        Target(
+            f"training loop over its bare step, {shape}", "updates", f"{LSTM}, {shape}", WHOLE, BARE, "characters", 0.85
+        )
+        for shape in (f"{rows} x {steps}" for rows, steps in FULL.updated)
+    ),
     # "Linear" is read as: the exponent stays below 1.1.
     Target("training step, exponent in T", "scaling", "steps", "cpu", "", "exponent", 1.1),
     Target("training step, exponent in B, from 8", "scaling", "rows", "cpu", "", "exponent", 1.1),

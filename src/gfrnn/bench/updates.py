@@ -1,0 +1,50 @@
+"""What the training loop adds to a bare training step: data, clipping, the optimizer, decisions, progress, the log."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from gfrnn.bench.clock import Entry
+from gfrnn.bench.contenders import batch, count, train_step
+from gfrnn.bench.plan import RECIPE, Size
+from gfrnn.config import Config
+from gfrnn.recipes import find
+from gfrnn.tasks.corpus import EXCERPT
+from gfrnn.tasks.hutter import Hutter
+from gfrnn.training.checkpoint import Checkpoints
+from gfrnn.training.loop import Trainer
+from gfrnn.training.progress import Progress
+from gfrnn.training.runlog import RunLog
+from gfrnn.training.world import World
+
+BARE, WHOLE = "bare step", "whole update"
+
+
+def steady(rows: int, length: int, size: Size) -> Config:
+    """The recipe for ever, with so small a learning rate that the weights stay: every round does the same work."""
+    model = {"unit": size.unit, "num_layers": size.num_layers, "hidden_size": size.hidden_size}
+    run = {"updates": 10**9, "epochs": None, "learning_rate": 1e-30}
+    return find(RECIPE).config.replace(data=EXCERPT, rows=rows, length=length, **model, **run)
+
+
+@contextmanager
+def entries(size: Size, rows: int, length: int) -> Iterator[list[Entry]]:
+    """A bare step and a whole update of the same trainer, which writes its log to a folder that is then deleted."""
+    config = steady(rows, length, size)
+    with tempfile.TemporaryDirectory() as folder, closing(RunLog(Path(folder))) as log:
+        run = Checkpoints(Path(folder))
+        trainer = Trainer(config, Hutter(config), run, log, Progress("", quiet=True), World())
+        trainer.model.train()
+        ids, targets = batch(rows, length)
+
+        def update() -> None:
+            trainer.agree()
+            trainer.update()
+            if trainer.step % config.run.log_every == 0:
+                trainer.record()
+
+        def entry(name: str, act: Callable[[], None]) -> Entry:
+            return Entry(name, act, characters=rows * length, parameters=count(trainer.model))
+
+        yield [entry(BARE, lambda: train_step(trainer.model, ids, targets)), entry(WHOLE, update)]
