@@ -9,6 +9,8 @@ from gfrnn.config import BUDGET, Config
 from gfrnn.errors import UsageError
 from gfrnn.options import Namespace, Parser, add_dataclass, dashed
 
+MOST_THREADS = 256
+
 
 def train(argv: list[str]) -> int:
     config, given, args = parse_train(argv)
@@ -166,6 +168,8 @@ def plot(argv: list[str]) -> int:
     parser.add_argument("--out", type=Path, help="files to write, without suffix [curves, or heatmap]")
     parser.add_argument("--heatmap", action="store_true", help="program models: accuracies by nesting and length")
     args = parser.parse_args(argv)
+    if args.out is not None and not args.out.name:
+        raise UsageError(f"--out names the files to write, without their suffix: '{args.out}' is no name")
     if args.heatmap:
         from gfrnn.report import heatmap
 
@@ -184,6 +188,8 @@ def set_threads(threads: int | None) -> None:
         return
     if threads < 1:
         raise UsageError(f"--threads must be at least 1, got {threads}")
+    if threads > MOST_THREADS:  # the library that starts them does not fail gently
+        raise UsageError(f"--threads must be at most {MOST_THREADS}, got {threads}")
     import torch
 
     torch.set_num_threads(threads)

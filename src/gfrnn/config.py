@@ -73,7 +73,7 @@ class RunConfig(Section):
     epochs: float | None = option(None, "budget in passes through the training data", above=0)
     chars: int | None = option(None, "budget in training characters", least=1)
     minutes: float | None = option(None, "budget in minutes of wall-clock, validation included", above=0)
-    seed: int = option(1, "of initial weights, order of the data, and dropout", least=0)
+    seed: int = option(1, "of initial weights, order of the data, and dropout", least=0, most=2**32 - 1)
     validate_every: int = option(0, "updates between validations; 0: about 20 times in the budget", least=0)
     checkpoint_every: int = option(0, "updates between checkpoints; 0: every 5 minutes (and at validations)", least=0)
     keep: int = option(2, "checkpoints to keep besides the best", least=1)

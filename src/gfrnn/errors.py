@@ -6,6 +6,7 @@ ValueErrors too, so that users of the Python API may catch what they would expec
 
 import difflib
 import errno
+import re
 from collections.abc import Iterable
 
 DEFECT = "this is a defect of gfrnn: --debug shows where"
@@ -51,6 +52,10 @@ class Interrupted(GfrnnError):
     exit_code = 130
 
 
+# How torch says it.
+NO_MEMORY = re.compile("can't allocate memory|not enough memory|Storage size calculation overflowed|out of memory")
+
+
 def explain(error: BaseException) -> tuple[str, int]:
     """One sentence and the exit code for an exception."""
     if isinstance(error, GfrnnError):
@@ -62,7 +67,7 @@ def explain(error: BaseException) -> tuple[str, int]:
         if error.errno == errno.ENOSPC:
             return f"no space left on the device{where}; what was saved before is untouched", 3
         return f"{error.strerror or error}{where}", 3
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and NO_MEMORY.search(str(error))):
         return "out of memory: use fewer rows, shorter sequences or a smaller model", 3
     return f"{type(error).__name__}: {error} ({DEFECT})", 1
 

@@ -47,6 +47,8 @@ class Sampling:
             raise UsageError(f"temperature must be 0 or more, got {self.temperature}")
         if self.top_k is not None and self.top_k < 1:
             raise UsageError(f"top_k must be 1 or more, got {self.top_k}")
+        if self.top_k is not None and self.top_k > 256:  # there are no more bytes
+            object.__setattr__(self, "top_k", None)
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UsageError(f"top_p must be in (0, 1], got {self.top_p}")
         if self.seed is not None and self.seed < 0:

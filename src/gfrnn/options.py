@@ -17,6 +17,7 @@ from jsonargparse import ArgumentParser, Namespace
 from gfrnn.errors import UsageError, nearest
 
 S = typing.TypeVar("S", bound="Section")
+LARGEST, LARGEST_WHOLE = 3.4e38, 2**63 - 1  # what a float of 32 bits and an integer of 64 can hold
 
 
 class Parser(ArgumentParser):
@@ -107,8 +108,10 @@ def add_dataclass(parser: Parser, default: Any, title: str) -> None:
         )
 
 
-def option(default: Any, help: str, *, least: float | None = None, above: float | None = None) -> Any:
-    """A field of a `Section`: its default, its help, and the smallest value (or the bound it must exceed).
+def option(
+    default: Any, help: str, *, least: float | None = None, above: float | None = None, most: float = LARGEST
+) -> Any:
+    """A field of a `Section`: its default, its help, the smallest value (or the bound it must exceed), the largest.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Sizes(Section):
@@ -119,7 +122,7 @@ def option(default: Any, help: str, *, least: float | None = None, above: float 
     Traceback (most recent call last):
     gfrnn.errors.UsageError: hidden_size must be at least 1, got 0
     """
-    return dataclasses.field(default=default, metadata={"help": help, "least": least, "above": above})
+    return dataclasses.field(default=default, metadata={"help": help, "least": least, "above": above, "most": most})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +137,7 @@ class Section:
                 expected = str(getattr(hints[field.name], "__name__", hints[field.name])).replace("typing.", "")
                 raise UsageError(f"{field.name} must be of type {expected}, got {reprlib.repr(value)[:80]}")
             if isinstance(value, float | int):
-                check_number(field.name, value, **{k: field.metadata.get(k) for k in ("least", "above")})
+                check_number(field.name, value, **{k: field.metadata.get(k) for k in ("least", "above", "most")})
 
     @classmethod
     def from_mapping(cls: type[S], values: Any, where: str) -> S:
@@ -162,9 +165,14 @@ def fits(value: Any, hint: Any) -> bool:
     return isinstance(value, hint) and (hint is bool or not isinstance(value, bool))
 
 
-def check_number(name: str, value: float, least: float | None = None, above: float | None = None) -> None:
-    if not math.isfinite(value):
+def check_number(
+    name: str, value: float, least: float | None = None, above: float | None = None, most: float | None = None
+) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"{name} must be finite, got {value}")
+    largest = LARGEST if most is None else most
+    if abs(value) > min(largest, LARGEST_WHOLE if isinstance(value, int) else LARGEST):
+        raise UsageError(f"{name} is too large: {reprlib.repr(value)[:80]}")
     if least is not None and value < least:
         raise UsageError(f"{name} must be at least {least}, got {value}")
     if above is not None and value <= above:

@@ -80,6 +80,28 @@ def fuzz(examples: int, test: Callable[[Any], None]) -> None:
     check()
 
 
+@pytest.mark.parametrize(
+    ("line", "code", "sentence"),
+    [
+        ("train --seed 4294967296", 2, "seed is too large: 4294967296"),
+        ("train --hidden-size 99999999999999999999", 2, "hidden_size is too large"),
+        ("train --hidden-size 100000", 3, "out of memory"),
+        ("train --epochs 1e308", 2, "epochs is too large: 1e[+]308"),
+        ("train --forget-bias 1e308", 2, "forget_bias is too large"),
+        ("train --threads 100000", 2, "--threads must be at most 256"),
+        ("generate run --chars 3 --top-k 99999999999999999999", 0, "^$"),
+        ("plot run --out /", 2, "'/' is no name"),
+        ("programs --verify --seconds 1e308", 2, "at most 3600"),
+    ],
+)
+def test_numbers_beyond_all_measure(line: str, code: int, sentence: str, place: Path) -> None:
+    verb, *rest = line.split()
+    start = [*words(place, "beyond"), "--minutes", "0.01"] if verb == "train" else [verb]
+    found, _, error = ask(caged, place, *start, *rest)
+    assert found == code, error
+    assert re.search(sentence, error), error
+
+
 @tries(15, 300)
 def test_command_lines(examples: int, place: Path, options: dict[str, list[str]], survived: Survived) -> None:
     count = 0

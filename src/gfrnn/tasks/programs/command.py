@@ -23,8 +23,8 @@ def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     if args.count < 1 or args.first < 0:
         raise UsageError(f"--count must be at least 1 and --first at least 0 (got {args.count} and {args.first})")
-    if not args.seconds > 0:
-        raise UsageError(f"--seconds must be more than 0 (got {args.seconds:g})")
+    if not 0 < args.seconds <= 3600:
+        raise UsageError(f"--seconds must be more than 0 and at most 3600 (got {args.seconds:g})")
     fixed = {"length": args.length, "nesting": args.nesting}
     span = args.span if args.span is not None else args.first + args.count
     settings = Settings(args.max_length, args.max_nesting, args.curriculum, **fixed, span=span)
