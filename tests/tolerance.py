@@ -1,9 +1,4 @@
-"""When two results count as equal: one policy, one table, the same on every machine.
-
-The error against a float64 truth may be twice that of a plain computation in the same dtype, plus a floor. The floor
-is for sums of up to SHORT terms; the rounding errors of longer ones grow with the square root of their number, in
-whatever order they are added.
-"""
+"""Assertions by the one policy of when two results count as equal (gfrnn/bench/tolerance.py)."""
 
 from __future__ import annotations
 
@@ -11,23 +6,7 @@ from typing import Any
 
 import torch
 
-FLOOR = {torch.float64: 1e-10, torch.float32: 1e-6, torch.bfloat16: 1e-2, torch.float16: 1e-3}
-SHORT = 256
-
-
-def error(actual: Any, truth: Any) -> float:
-    """Largest difference, relative to the truth's largest value where that exceeds 1; infinite for a NaN."""
-    actual, truth = torch.as_tensor(actual).detach().double(), torch.as_tensor(truth).detach().double()
-    assert actual.shape == truth.shape, f"shape {tuple(actual.shape)}, expected {tuple(truth.shape)}"
-    if truth.numel() == 0:
-        return 0.0
-    difference = (actual - truth).abs().max() / truth.abs().max().clamp(min=1.0)
-    return float(difference.nan_to_num(nan=float("inf")))
-
-
-def allowed(dtype: torch.dtype, reference_error: float = 0.0, terms: int = 1) -> float:
-    """How far a result may be off, where a plain computation in the same dtype is off by `reference_error`."""
-    return FLOOR[dtype] * max(1.0, terms / SHORT) ** 0.5 + 2 * reference_error
+from gfrnn.bench.tolerance import allowed, error
 
 
 def assert_close(actual: Any, truth: Any, same_dtype: Any = None, what: str = "result") -> None:

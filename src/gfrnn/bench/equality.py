@@ -1,7 +1,6 @@
-"""Nothing is timed that computes something else: every contender is held against the reference first.
+"""Nothing is timed that computes something else: every contender is held against the reference first (tolerance.py).
 
-The policy: the error against the reference in float64 may be twice that of the reference in the contender's own dtype,
-plus a floor per dtype. Compared are the cost of every character, the last state, and the gradient of every parameter.
+Compared are the cost of every character, the last state, and the gradient of every parameter.
 """
 
 import copy
@@ -13,10 +12,10 @@ import torch
 from torch import Tensor
 
 from gfrnn.bench.loop import HandLoop
+from gfrnn.bench.tolerance import allowed, error
 from gfrnn.errors import GfrnnError
 from gfrnn.models.char_lm import CharLM
 
-FLOOR = {torch.float64: 1e-10, torch.float32: 1e-6}
 Answers = dict[str, Tensor]
 
 
@@ -35,15 +34,6 @@ class Check:
     what: str
     error: float
     allowed: float
-
-
-def error(actual: Tensor, truth: Tensor) -> float:
-    """Largest difference, relative to the truth's largest value where that exceeds 1; infinite for a NaN."""
-    if actual.shape != truth.shape:
-        return float("inf")
-    actual, truth = actual.detach().double(), truth.detach().double()
-    difference = (actual - truth).abs().max() / truth.abs().max().clamp(min=1.0)
-    return float(difference.nan_to_num(nan=float("inf")))
 
 
 def answers(model: CharLM | HandLoop, ids: Tensor, targets: Tensor) -> Answers:
@@ -109,8 +99,7 @@ def worst_of(found: Answers, truth: Answers, plain: Answers) -> tuple[str, float
         raise Unequal(f"answers differ in kind: {', '.join(sorted(found.keys() ^ truth.keys()))}")
     judged = []
     for name, tensor in found.items():
-        allowed = FLOOR[tensor.dtype] + 2 * error(plain[name], truth[name])
-        judged.append((name, error(tensor, truth[name]), allowed))
+        judged.append((name, error(tensor, truth[name]), allowed(tensor.dtype, error(plain[name], truth[name]))))
     return max(judged, key=lambda item: item[1] / item[2])
 
 
@@ -125,11 +114,11 @@ def check_greedy(name: str, contender: str, model: CharLM, prompt: Tensor, drawn
     truth, plain = (reference(model, kind)(text)[0][len(prompt) - 1 :, 0] for kind in (torch.float64, torch.float32))
     scale = float(truth.abs().max().clamp(min=1.0))
     lost = truth.amax(1) - truth.gather(1, drawn[:, None])[:, 0]
-    allowed = 2 * (FLOOR[torch.float32] + 2 * error(plain, truth))  # both the taken and the largest may be off
-    result = Check(name, contender, 1, len(drawn), "the most probable symbol", float(lost.max()) / scale, allowed)
+    limit = 2 * allowed(torch.float32, error(plain, truth))  # both the taken and the largest may be off
+    result = Check(name, contender, 1, len(drawn), "the most probable symbol", float(lost.max()) / scale, limit)
     if result.error > result.allowed:
         raise Unequal(
             f"'{contender}' does not generate what the reference would, so nothing is timed: {name}: a symbol's logit "
-            f"is {result.error:.2g} below the largest, allowed is {allowed:.2g}"
+            f"is {result.error:.2g} below the largest, allowed is {limit:.2g}"
         )
     return result
