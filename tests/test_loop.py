@@ -18,6 +18,7 @@ from gfrnn.training import loop
 from gfrnn.training.budget import Budget
 from gfrnn.training.run import train
 from gfrnn.training.runlog import read_metrics
+from gfrnn.training.world import World
 
 
 def test_it_learns(tmp_path: Path) -> None:
@@ -39,6 +40,16 @@ def test_the_number_of_threads_does_not_change_where_a_run_starts(tmp_path: Path
         torch.set_num_threads(threads)
     one, two = (tmp_path / name / "checkpoints" / "step-0" / "model.safetensors" for name in "12")
     assert one.read_bytes() == two.read_bytes()
+
+
+def test_every_seed_and_update_has_its_own_dropout() -> None:
+    def dropout(seed: int, step: int) -> torch.Tensor:
+        torch.manual_seed(World().seed(seed, step))
+        return torch.rand(20)
+
+    drawn = [dropout(seed, step) for seed in (1, 2, 1 + 2**32) for step in (0, 1)]
+    assert len({tuple(numbers.tolist()) for numbers in drawn}) == 6
+    assert torch.equal(dropout(1, 1), drawn[1])
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int], factor: float) -> list[int]:

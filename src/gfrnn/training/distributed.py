@@ -170,11 +170,6 @@ class Processes(World):
             code, sentence if rank == 0 or sentence.startswith("process ") else f"process {rank}: {sentence}"
         )
 
-    def seed(self, seed: int, step: int) -> int:
-        if self.first:
-            return super().seed(seed, step)
-        return int(np.random.SeedSequence([seed, step, self.rank]).generate_state(1)[0])
-
     def alike(self, facts: dict[str, Any], what: str) -> None:
         facts = json.loads(json.dumps(facts))
         theirs = self.from_first(lambda: facts, lambda f: json.dumps(f).encode(), json.loads)

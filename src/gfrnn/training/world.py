@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+import numpy as np
 from torch import Tensor, nn
 
 T = TypeVar("T")
@@ -38,8 +39,8 @@ class World:
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def seed(self, seed: int, step: int) -> int:
-        """Of the dropout in update `step`: every process has its own."""
-        return (seed << 32) + step
+        """Of the dropout in update `step`: every process has its own. torch's generator on the CPU takes 32 bits."""
+        return int(np.random.SeedSequence(seed, spawn_key=(step, self.rank)).generate_state(1)[0])
 
     def alike(self, facts: dict[str, Any], what: str) -> None:
         """Refuse to go on unless `facts`, JSON-able, are the same in all processes."""
