@@ -32,7 +32,7 @@ DEFECT = 99  # exit code of a child that failed in a way no test wants
 def start_server() -> None:
     """The server finds what it is to import by PYTHONPATH alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (HERE, HERE.parent))))
+        patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (HERE, HERE.parent))), prepend=os.pathsep)
         forkserver.ensure_running()
 
 

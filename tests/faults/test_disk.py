@@ -21,7 +21,7 @@ from test_signals import interrupt
 
 from gfrnn import files, tensorfile
 from gfrnn.errors import Preempted
-from gfrnn.training import runlog
+from gfrnn.training import loop, runlog
 
 Survived = Callable[[int, int, str], None]
 SHORT: dict[str, Any] = {"updates": 3, "validate_every": 2, "checkpoint_every": 1}
@@ -181,13 +181,19 @@ def test_two_processes_on_one_folder(tmp_path: Path, survived: Survived) -> None
 def test_the_clock_is_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, Any], survived: Survived
 ) -> None:
+    """By a year whenever it is asked: checkpoints still come in time, and nothing depends on the age of a file."""
     years = itertools.count()
     monkeypatch.setattr(time, "time", lambda: 2e9 - 3e7 * next(years))
     monkeypatch.setattr(time, "time_ns", lambda: int(2e18) - int(3e16) * next(years))
-    run_tiny(tmp_path, updates=12, checkpoint_every=3)
-    assert outcome(tmp_path / "run") == undisturbed
-    for number, path in enumerate(sorted((tmp_path / "run").rglob("*"))):
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 1e-9)
+    run_tiny(tmp_path, checkpoint_every=0, keep=100)
+    run = tmp_path / "run"
+    assert outcome(run)["tensors"] == undisturbed["tensors"]
+    assert len(list((run / "checkpoints").iterdir())) == 13
+    seconds = [record["seconds"] for record in runlog.read_metrics(run) if "seconds" in record]
+    assert seconds == sorted(seconds) and seconds[0] >= 0
+    for number, path in enumerate(sorted(run.rglob("*"))):
         os.utime(path, (1e9 - 1e6 * number, 1e9 - 1e6 * number))
-    assert run_tiny(tmp_path)["already_done"]
-    assert outcome(tmp_path / "run") == undisturbed
+    assert run_tiny(tmp_path, keep=100)["already_done"]
+    assert whole_checkpoint(run) == 12
     survived(1, 1, "clocks set back")
