@@ -49,6 +49,7 @@ YAML_ALLOWED = {"yaml.safe_load", "yaml.safe_dump", "yaml.YAMLError"}
 REVIEWED = {
     ("subprocess", "training/runlog.py"): "git, asked for the commit of this source tree; all its words are ours",
     ("subprocess", "bench/memory.py"): "this Python again, to measure its memory; all its words are ours",
+    ("subprocess", "bench/distributed.py"): "this Python again, in several processes; all its words are ours",
     ("subprocess", "tasks/programs/verify.py"): "the cage of --verify: tested below",
     ("importlib.import_module", "cli.py"): "a module from the table VERBS",
     ("importlib.import_module", "config.py"): "a module from the tables SECTIONS and TASKS",
