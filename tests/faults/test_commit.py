@@ -115,7 +115,7 @@ def watch_commits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return commits
 
 
-@pytest.mark.parametrize("share", [0.04, pytest.param(1.0, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("share", [0.03, pytest.param(1.0, marks=pytest.mark.soak)])
 def test_training_crashed_at_any_moment_ends_the_same(
     share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survived: Survived
 ) -> None:

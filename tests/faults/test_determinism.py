@@ -53,8 +53,8 @@ def test_progress_changes_nothing(tmp_path: Path, undisturbed: dict[str, Any], m
 
 def trained_on(threads: int, folder: Path, name: str, recipe: str) -> dict[str, Any]:
     torch.set_num_threads(threads)
-    options = {"rows": 33, "length": 50, "hidden_size": 100, "num_layers": 3}
-    run_tiny(folder, name, recipe, updates=4, validate_every=4, validate_chars=500, **options)
+    options = {"rows": 32, "length": 30, "hidden_size": 100, "num_layers": 3}
+    run_tiny(folder, name, recipe, updates=3, validate_every=3, validate_chars=200, **options)
     assert torch.get_num_threads() == threads
     return outcome(folder / name)
 

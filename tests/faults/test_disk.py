@@ -63,7 +63,7 @@ def full_at(patch: pytest.MonkeyPatch, moment: int) -> list[str]:
     return written
 
 
-@pytest.mark.parametrize("share", [0.25, pytest.param(1.0, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("share", [0.0, pytest.param(1.0, marks=pytest.mark.soak)])
 @pytest.mark.usefixtures("quick_fsync")
 def test_the_disk_is_full_at_any_file(
     share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survived: Survived
