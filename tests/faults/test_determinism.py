@@ -53,8 +53,8 @@ def test_progress_changes_nothing(tmp_path: Path, undisturbed: dict[str, Any], m
 
 def trained_on(threads: int, folder: Path, name: str, recipe: str) -> dict[str, Any]:
     torch.set_num_threads(threads)
-    options = {"rows": 32, "length": 30, "hidden_size": 100, "num_layers": 3}
-    run_tiny(folder, name, recipe, updates=3, validate_every=3, validate_chars=200, **options)
+    options = {"rows": 33, "length": 50, "hidden_size": 100, "num_layers": 3}
+    run_tiny(folder, name, recipe, updates=3, validate_every=3, validate_chars=200, log_every=1, **options)
     assert torch.get_num_threads() == threads
     return outcome(folder / name)
 
@@ -72,5 +72,6 @@ def test_two_threads(recipe: str, tmp_path: Path, survived: Survived) -> None:
     )
     assert again == two
     assert two["counters"]["best"] == pytest.approx(one["counters"]["best"], rel=1e-6)
-    assert set(two["tensors"]) == set(one["tensors"])
+    # Before anything was learnt: the forward pass itself is the same.
+    assert two["history"][1]["nats"] == one["history"][1]["nats"]
     survived(1, 1, f"runs of {recipe} with two threads, with the bits of another")
