@@ -181,7 +181,7 @@ def updates(bench: Bench) -> None:
     """Whole updates of the training loop against its bare step."""
     for rows, steps in bench.plan.updated:
         with whole_updates.entries(LSTM, rows, steps) as entries:
-            bench.time("updates", f"{LSTM}, {rows} x {steps}", entries, rows=rows, steps=steps)
+            bench.time("updates", f"{LSTM}, {rows} x {steps}", entries)
 
 
 def scaling(bench: Bench) -> None:
