@@ -6,6 +6,7 @@ from typing import Any
 import hypothesis
 import pytest
 import torch
+from runs import outcome, run_tiny
 
 # Shapes are drawn the same way on every run, and nothing is judged by the clock.
 hypothesis.settings.register_profile("gfrnn", derandomize=True, deadline=None, max_examples=15, database=None)
@@ -30,6 +31,17 @@ def nan_in_fresh_memory() -> Iterator[None]:
     yield
     torch.utils.deterministic.fill_uninitialized_memory = was
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the tiny run comes to when nothing happens to it."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    run_tiny(folder)
+    torch.set_num_threads(threads)
+    return outcome(folder / "run")
 
 
 @pytest.fixture

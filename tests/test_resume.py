@@ -9,22 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from runs import outcome, run_tiny, tiny
 
 from gfrnn.errors import Preempted
 from gfrnn.tasks.hutter import Hutter
 from gfrnn.training.run import train
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    run_tiny(folder)
-    torch.set_num_threads(threads)
-    return outcome(folder / "run")
 
 
 def test_two_runs_are_equal_and_everything_carried_is_in_play(tmp_path: Path, undisturbed: dict[str, Any]) -> None:

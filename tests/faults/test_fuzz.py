@@ -124,6 +124,7 @@ def test_command_lines(examples: int, place: Path, options: dict[str, list[str]]
         answered(place, *line)
 
     fuzz(examples, one)
+    assert count >= examples
     survived(count, count, "command lines of all sorts")
 
 
@@ -140,6 +141,7 @@ def test_single_options_of_train(examples: int, place: Path, options: dict[str, 
         answered(place, *words(place, "new"), "--minutes", "0.01", f"{option}={value}")
 
     fuzz(examples, one)
+    assert count >= examples
     survived(count, count, "strange values of one option of train")
 
 
@@ -166,6 +168,7 @@ def test_configurations(examples: int, place: Path, survived: Survived) -> None:
 
     fuzz(examples, one)
     (place / "run/config.yaml").write_text(original)
+    assert count >= examples
     survived(count, count, "configurations of all sorts")
 
 
@@ -190,4 +193,5 @@ def test_flipped_text_files(examples: int, place: Path, survived: Survived) -> N
         (place / "run" / name).write_bytes(kept[name])
 
     fuzz(examples, one)
+    assert count >= examples
     survived(count, count, "flipped bits in files without a checksum")
