@@ -27,8 +27,8 @@ class TextConfig(Section):
 
 
 @dataclasses.dataclass(frozen=True)
-class CharModelConfig(Section):
-    """The character model: its layer and how its weights start."""
+class LayerConfig(Section):
+    """A model's layer and how its weights start; as it stands, that of the character model."""
 
     unit: Literal["tanh", "gru", "lstm"] = option("lstm", "recurrent unit")
     wiring: Literal["gated", "feedback", "stacked"] = option("gated", "who feeds whom")
@@ -90,7 +90,7 @@ BUDGET = ("updates", "epochs", "chars", "minutes")
 
 # task -> "module:class" of its own two groups of options. They are imported only when the task is used.
 SECTIONS = {
-    "hutter": ("gfrnn.config:TextConfig", "gfrnn.config:CharModelConfig"),
+    "hutter": ("gfrnn.config:TextConfig", "gfrnn.config:LayerConfig"),
     "programs": ("gfrnn.tasks.programs.config:ProgramsConfig", "gfrnn.tasks.programs.config:Seq2SeqConfig"),
 }
 # task -> "module:class" that trains it (see training/loop.py for the protocol)
@@ -118,7 +118,7 @@ class Config:
     def replace(self, **options: Any) -> "Config":
         """With some options changed, each found in the section that has it.
 
-        >>> config = Config("mine", "hutter", TextConfig(), CharModelConfig())
+        >>> config = Config("mine", "hutter", TextConfig(), LayerConfig())
         >>> config.replace(hidden_size=64, updates=10).model.hidden_size
         64
         """

@@ -1,11 +1,10 @@
 """Character language modelling: every row of the paper's two tables of bits per character, and modern twins."""
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from gfrnn.config import CharModelConfig, Config, OptimizerConfig, RunConfig, TextConfig
-from gfrnn.recipes import Recipe
+from gfrnn.config import Config, LayerConfig, OptimizerConfig, RunConfig, TextConfig
+from gfrnn.recipes import Recipe, modern
 
 # name, unit, wiring, layers, units per layer, parameters, the paper's test BPC
 TABLE: tuple[tuple[str, Any, Any, int, int, int, float], ...] = (
@@ -46,15 +45,15 @@ TWINS = (
 
 def recipes() -> Iterator[Recipe]:
     for name, unit, wiring, layers, units, parameters, bpc in TABLE:
-        model = CharModelConfig(unit=unit, wiring=wiring, num_layers=layers, hidden_size=units)
+        model = LayerConfig(unit=unit, wiring=wiring, num_layers=layers, hidden_size=units)
         kind = ARCHITECTURE[name.rpartition("-")[0] or name]
         about = f"{kind}, {unit}" if layers < 5 else kind
         yield Recipe(paper(f"hutter-{name}", model), f"{about}: the paper's settings", parameters, bpc)
         if name in TWINS:
-            yield Recipe(modern(f"modern-{name}", model), f"{about}: one epoch, modern settings", parameters, bpc)
+            yield Recipe(twin(f"modern-{name}", model), f"{about}: one epoch, modern settings", parameters, bpc)
 
 
-def paper(name: str, model: CharModelConfig) -> Config:
+def paper(name: str, model: LayerConfig) -> Config:
     """100 x 100, state reset after every 100th update, RMSProp in Graves' form; the large model: Adam."""
     if name == "hutter-large":
         optimizer = OptimizerConfig(optimizer="adam", learning_rate=1e-3, momentum=0.9, decay=0.99, epsilon=1e-8)
@@ -63,26 +62,8 @@ def paper(name: str, model: CharModelConfig) -> Config:
     return Config(name, "hutter", TextConfig(), model, optimizer, RunConfig(epochs=100.0))
 
 
-def modern(name: str, model: CharModelConfig) -> Config:
-    """Many small updates, Adam, a learning rate that falls to 0 over the budget, input weights that speak up."""
-    start: dict[str, Any] = {"input_std": 0.5}
-    if model.unit == "lstm":
-        start["forget_bias"] = 1.0
-    return Config(
-        name,
-        "hutter",
-        TextConfig(rows=16, length=50, reset_every=0, validate_chars=500_000),
-        dataclasses.replace(model, **start),
-        OptimizerConfig(
-            optimizer="adam",
-            learning_rate=8e-3,
-            momentum=0.9,
-            decay=0.99,
-            epsilon=1e-8,
-            schedule="linear",
-            warmup=100,
-            clip=1.0,
-            explode=None,
-        ),
-        RunConfig(epochs=1.0, log_every=200),
-    )
+def twin(name: str, model: LayerConfig) -> Config:
+    """Many small updates instead of few large ones, for one epoch."""
+    data = TextConfig(rows=16, length=50, reset_every=0, validate_chars=500_000)
+    run = RunConfig(epochs=1.0, log_every=200)
+    return Config(name, "hutter", data, modern.started(model), modern.optimizer(learning_rate=8e-3), run)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gfrnn.config import CharModelConfig, Config, TextConfig
+from gfrnn.config import Config, LayerConfig, TextConfig
 from gfrnn.errors import DataError, UsageError
 from gfrnn.evaluate import score_text
 from gfrnn.models.char_lm import CharLM
@@ -31,7 +31,7 @@ class Hutter:
     higher_is_better = False
 
     def __init__(self, config: Config) -> None:
-        assert isinstance(config.data, TextConfig) and isinstance(config.model, CharModelConfig)
+        assert isinstance(config.data, TextConfig) and isinstance(config.model, LayerConfig)
         self.options, self.model_options = config.data, config.model
         self.corpus = corpus.load(self.options.data)
         self.vocabulary = Vocabulary()

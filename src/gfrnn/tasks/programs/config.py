@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Literal
 
+from gfrnn.config import LayerConfig
 from gfrnn.options import Section, option
 from gfrnn.tasks.programs.generator import Settings
 
@@ -30,15 +31,8 @@ class ProgramsConfig(Section):
 
 
 @dataclasses.dataclass(frozen=True)
-class Seq2SeqConfig(Section):
+class Seq2SeqConfig(LayerConfig):
     """The encoder-decoder: its layers (both alike) and how its weights start."""
 
-    unit: Literal["tanh", "gru", "lstm"] = option("lstm", "recurrent unit")
-    wiring: Literal["gated", "feedback", "stacked"] = option("gated", "who feeds whom")
     num_layers: int = option(3, "layers of the encoder and of the decoder", least=1)
     hidden_size: int = option(200, "units per layer", least=1)
-    gates_see: Literal["all", "own"] = option("all", "unit-wise gates read all layers' states, or their own")
-    input_skip: bool = option(True, "the input feeds every layer")
-    dropout: float = option(0.0, "between layers, in training", least=0)
-    forget_bias: float = option(0.0, "initial bias of the LSTM's forget gates")
-    input_std: float = option(0.0, "initial input weights normal(0, std); 0: the paper's uniform(-0.08, 0.08)", least=0)
