@@ -1,13 +1,18 @@
 """`gfrnn programs`, the check by Python itself, and the reader of the language."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from gfrnn.cli import main
 from gfrnn.errors import DataError
-from gfrnn.tasks.programs import Program, Settings, stream
+from gfrnn.tasks.programs import Program, Settings, stream, verify
 from gfrnn.tasks.programs.language import evaluate
 from gfrnn.tasks.programs.symbols import decode_target, encode_source, encode_target
 from gfrnn.tasks.programs.verify import PythonRunner, verified
@@ -92,7 +97,6 @@ ENDLESS = "a=1\nfor x in range(9999999999):a+=1\nprint(a)"
         (edited(source="print(3)\nimport"), "line 2, column 2: 'm' is not"),
         (edited(target="7.0"), "'.' is neither a digit nor '-'"),
         (edited() + edited(target="8"), "line 2"),
-        (edited(source="print(a)"), "a"),
     ],
 )
 @pytest.mark.parametrize("verify", [[], ["--verify"]])
@@ -106,21 +110,96 @@ def test_an_edited_file_is_refused(tmp_path: Path, text: str, sentence: str, ver
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("verify", "sentence"), [([], "`a` has no value yet"), (["--verify"], "NameError: name 'a' is not defined")]
+)
+def test_a_variable_without_a_value_is_refused(tmp_path: Path, verify: list, sentence: str, capsys: Capture) -> None:
+    path = tmp_path / "programs.jsonl"
+    path.write_text(edited() + edited(source="print(a)"))
+    assert main(["programs", "--read", str(path), *verify]) == 3
+    err = capsys.readouterr().err
+    assert f"{path} line 2: " in err
+    assert sentence in err
+
+
 def test_an_endless_loop_meets_the_time_limit(tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "programs.jsonl"
     path.write_text(edited(ENDLESS, "10000000000"))
     assert main(["programs", "--read", str(path), "--verify", "--seconds", "0.2"]) == 3
-    assert "line 1: the program did not end within 0.2 seconds" in capsys.readouterr().err
+    assert "line 1: the program did not end within 0.2 seconds of CPU time" in capsys.readouterr().err
     assert main(["programs", "--read", str(path)]) == 0  # the language's own reader adds it up at once
+
+
+CHATTER = "a=1\nfor x in range(9999):print(123456789)\nprint(a)"
 
 
 def test_runner_survives_what_a_program_does_to_it() -> None:
     with PythonRunner(seconds=0.3) as run:
         assert run("print((2+3))") == "5"
-        for wrong in (ENDLESS, "print(b)", "x=(1 if 2 else", "a=1\nfor x in range(99999999):print(9)"):
-            with pytest.raises(DataError, match=r"did not end|does not run|more time or memory"):
+        for wrong, sentence in (
+            (ENDLESS, r"did not end within 0\.3 seconds of CPU time"),
+            ("print(b)", "does not run: NameError"),
+            ("x=(1 if 2 else", "does not run: SyntaxError"),
+            (CHATTER, "prints more than 65,536 bytes"),
+        ):
+            with pytest.raises(DataError, match=sentence):
                 run(wrong)
         assert run("print((2-3))") == "-1"
+
+
+def test_a_program_is_not_charged_for_a_slow_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = tmp_path / "python"
+    slow.write_text(f'#!/bin/sh\nsleep 1\nexec {sys.executable} "$@"\n')
+    slow.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(slow))
+    with PythonRunner(seconds=0.2) as run:
+        assert run("print((2+3))") == "5"
+
+
+def test_a_program_is_not_charged_for_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process is stopped for longer than the program's time, as a busy machine would; then for good."""
+    with PythonRunner(seconds=0.1) as run:
+        assert run("print(1)") == "1"
+        assert run._process is not None
+        os.kill(run._process.pid, signal.SIGSTOP)
+        threading.Timer(0.6, os.kill, (run._process.pid, signal.SIGCONT)).start()
+        assert run("print(2)") == "2"
+        monkeypatch.setattr(verify, "PATIENCE", 0.0)
+        os.kill(run._process.pid, signal.SIGSTOP)
+        with pytest.raises(DataError, match="did not end"):
+            run("print(3)")
+
+
+def test_a_process_that_died_between_two_programs_is_reported(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    original, runners = PythonRunner.__call__, []
+
+    def call(self: PythonRunner, source: str) -> str:
+        if runners:  # the second program
+            assert self._process is not None
+            self._process.kill()
+            self._process.wait()
+        runners.append(self)
+        return original(self, source)
+
+    monkeypatch.setattr(PythonRunner, "__call__", call)
+    assert main(["programs", "--count", "3", "--verify"]) == 3
+    err = capsys.readouterr().err
+    assert "program 2: the process that runs the programs is gone (ended by signal 9)" in err
+    assert err.count("\n") == 1
+    assert len(runners) == 2
+
+
+def test_a_process_that_cannot_start_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with PythonRunner() as run, pytest.raises(DataError, match="did not start"):
+        run("print(1)")
+
+
+def test_a_hard_limit_on_memory_below_ours_is_kept_to() -> None:
+    command = f"ulimit -v 200000; exec {sys.executable} -m gfrnn programs --count 2 --verify"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert "Python agrees with 2 of 2 programs" in done.stderr
+    assert done.returncode == 0
 
 
 def test_runner_has_no_environment_and_no_builtins() -> None:
