@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import math
 import os
 import signal
 from pathlib import Path
@@ -94,6 +95,31 @@ def test_a_curriculum_is_read_in_its_order() -> None:
     assert levels[0] == (1, 1)
     assert levels[-1] == (2, 3)
     assert {(p.nesting, p.length) for p in training.batch(50)} == {(2, 3)}
+
+
+@pytest.mark.parametrize("curriculum", ["mix", "baseline", "naive", "combined"])
+@pytest.mark.parametrize("update", [0, 149])
+def test_an_untrained_symbol_costs_the_logarithm_of_the_alphabet(curriculum: str, update: int) -> None:
+    """Early and late in a curriculum, whose first programs have a fourth of the symbols that its last ones have."""
+    task = small_task(programs=30_000, rows=200, pool=1, max_length=10, max_nesting=5, curriculum=curriculum)
+    model = task.build_model(1)
+    with torch.no_grad():
+        nats, count, _ = task.loss(model, task.batch(1, update, slice(0, 200)), None)
+    assert nats.item() / count == pytest.approx(math.log(13), rel=0.1)
+
+
+def test_average_sizes_are_those_of_the_whole_curriculum() -> None:
+    task = small_task(programs=30_000, rows=1, max_length=10, max_nesting=5, curriculum="naive")
+    some = [task.training.program(index) for index in range(7, 30_000, 100)]
+    assert task.target_symbols == pytest.approx(sum(len(p.target) + 1 for p in some) / len(some), rel=0.1)
+    assert task.characters == pytest.approx(sum(len(p.source) + len(p.target) + 1 for p in some) / len(some), rel=0.1)
+
+
+def test_the_sample_is_the_one_that_runs_were_started_with() -> None:
+    """Recorded digests: they are part of a run's identity, and another sample would refuse to continue it."""
+    config = find("programs-gated-gru").config
+    found = {name: Programs(config.replace(curriculum=name)).sample_sha256[:16] for name in ("mix", "baseline")}
+    assert found == {"mix": "83ef6e8037f3c37c", "baseline": "e47c1f885ca4c67a"}
 
 
 def test_validation_programs_are_their_own_split() -> None:

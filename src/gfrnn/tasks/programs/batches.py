@@ -19,12 +19,16 @@ from gfrnn.tasks.programs.symbols import (
 
 
 class Batch(NamedTuple):
-    """source (T, B), source_lengths (B,), target (U, B), target_lengths (B,); what is beyond a length is padding."""
+    """source (T, B), source_lengths (B,), target (U, B), target_lengths (B,); what is beyond a length is padding.
+
+    `usual_symbols`, in training: the average number of target symbols of programs like these.
+    """
 
     source: Tensor
     source_lengths: Tensor
     target: Tensor
     target_lengths: Tensor
+    usual_symbols: float | None = None
 
     @property
     def decoder_input(self) -> Tensor:
@@ -40,7 +44,8 @@ class Batch(NamedTuple):
 
     def rows(self, chosen: slice) -> Batch:
         """Some of the programs, with the same padding."""
-        return Batch(*(field[..., chosen] for field in self))
+        source, target = self.source[:, chosen], self.target[:, chosen]
+        return Batch(source, self.source_lengths[chosen], target, self.target_lengths[chosen], self.usual_symbols)
 
 
 def pad(rows: Sequence[Sequence[int]], padding: int) -> tuple[Tensor, Tensor]:

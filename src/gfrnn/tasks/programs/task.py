@@ -36,7 +36,7 @@ class Programs:
         self.rows = self.data.rows
         self.epoch = self.data.programs / self.rows
         self.training = TrainingPrograms(self.data, config.run.seed)
-        sample = [self.training.program(index) for index in range(min(SAMPLE, self.data.programs))]
+        sample = [self.training.program(index) for index in self.training.sample(SAMPLE)]
         self.sample_sha256 = hashlib.sha256("\n\n".join(p.source for p in sample).encode()).hexdigest()
         self.target_symbols = sum(len(p.target) + 1 for p in sample) / len(sample)
         source_symbols = sum(len(p.source) for p in sample) / len(sample)
@@ -56,15 +56,16 @@ class Programs:
 
     def batch(self, seed: int, step: int, rows: slice) -> Batch:
         assert seed == self.training.seed
-        return collate(self.training.batch(step)[rows])
+        usual = self.training.usual_symbols(step) if self.training.ordered else self.target_symbols
+        return collate(self.training.batch(step)[rows])._replace(usual_symbols=usual)
 
     def resets(self, step: int) -> bool:
         return True
 
     def loss(self, model: Seq2Seq, batch: Batch, state: Any) -> tuple[Tensor, float, None]:
-        """Every program counts as one of average size, so that its weight does not depend on its minibatch."""
+        """Every program counts as one of usual size, so that its weight does not depend on its minibatch."""
         nats = model.loss(batch)
-        return nats.sum(), len(nats) * self.target_symbols, None
+        return nats.sum(), len(nats) * (batch.usual_symbols or self.target_symbols), None
 
     @cached_property
     def validation_programs(self) -> list[Program]:

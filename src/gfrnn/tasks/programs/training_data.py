@@ -24,11 +24,20 @@ class TrainingPrograms:
         # A curriculum is an order: what gets harder with its index is read by index and never again.
         self.ordered = config.curriculum in ("naive", "combined")
         self._pool = lru_cache(maxsize=2)(self._make_pool)
+        self._usual_symbols = lru_cache(maxsize=2)(self._average_symbols)
         self._permutation = lru_cache(maxsize=2)(self._make_permutation)
 
     def batch(self, update: int) -> list[Program]:
         pool, place = divmod(update, self.config.pool)
         return self._pool(pool)[place]
+
+    def usual_symbols(self, update: int) -> float:
+        """Target symbols of a program on average, at this place in the curriculum: over the pool of the update."""
+        return self._usual_symbols(update // self.config.pool)
+
+    def _average_symbols(self, pool: int) -> float:
+        sizes = [len(program.target) + 1 for minibatch in self._pool(pool) for program in minibatch]
+        return sum(sizes) / len(sizes)
 
     def index(self, position: int) -> int:
         """Which training program is the `position`-th to be read, epoch after epoch."""
@@ -36,6 +45,11 @@ class TrainingPrograms:
             return position
         epoch, offset = divmod(position, self.config.programs)
         return int(self._permutation(epoch)[offset])
+
+    def sample(self, most: int) -> range:
+        """Indices of programs that stand for all: any will do, unless they get harder with their index."""
+        count = self.config.programs
+        return range(0, count, max(1, count // most)) if self.ordered else range(min(most, count))
 
     def _make_permutation(self, epoch: int) -> np.ndarray:
         return np.random.default_rng([self.seed, 0, epoch]).permutation(self.config.programs)
