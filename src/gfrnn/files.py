@@ -1,13 +1,17 @@
 """Files that survive a crash, and their checksums. Every write that must last goes through here."""
 
+import contextlib
+import glob
 import hashlib
 import os
 import stat
+import time
 from pathlib import Path
 
 from gfrnn.errors import DataError
 
 CHUNK = 1 << 20
+LEFTOVER_SECONDS = 3600.0
 
 
 def sha256_of(path: Path) -> str:
@@ -50,11 +54,24 @@ def rename(source: Path, target: Path) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Old content or new content, never a mixture, whenever the machine stops."""
-    part = path.with_name(path.name + ".tmp")
-    write_file(part, content)
-    os.replace(part, path)
+    """Old content or new content, never a mixture, whenever the machine stops; of two writers the last one wins."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        write_file(part, content)
+        os.replace(part, path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
+    sweep_parts(path)
+
+
+def sweep_parts(path: Path) -> None:
+    """Remove what processes that were killed in `replace_file` left behind; what is young may be somebody's at work."""
+    for part in path.parent.glob(f"{glob.escape(path.name)}.*.tmp"):
+        with contextlib.suppress(OSError):
+            if part.name[len(path.name) + 1 : -4].isdigit() and time.time() - part.stat().st_mtime > LEFTOVER_SECONDS:
+                part.unlink()
 
 
 def read_small(path: Path, limit: int = 16 << 20) -> bytes:
