@@ -2,7 +2,11 @@
 
 import json
 import random
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -34,6 +38,17 @@ def run(tmp_path: Path) -> Path:
     Seq2Seq("gru", 4, 2).save_pretrained(folder / "best")
     (folder / "config.yaml").write_text("task: programs\n")
     return folder
+
+
+@pytest.fixture(scope="module")
+def one_report() -> dict[str, Any]:
+    """Of four programs a cell and a model that gets some symbols right."""
+    torch.manual_seed(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate_programs, "cache_folder", lambda: Path("/dev/null"))
+        patch.setattr(evaluate_programs, "keep", lambda path, content: None)
+        grid = evaluate_programs.evaluate_grid(Seq2Seq("gru", 4, 2), 4)
+    return {"model": {"unit": "gru", "wiring": "gated"}, "model_sha256": "0" * 64, "seconds": 1.0, **grid}
 
 
 def test_wilson_holds_at_the_edges_and_in_the_middle() -> None:
@@ -142,6 +157,11 @@ def test_eval_reports_and_keeps_the_grid(run: Path, capsys: Capture) -> None:
     assert "symbols right:" in table
     assert "greedy answers right: 0.00 %" in table
     assert "100 programs, 2 a cell" in table
+    quick = json.loads((run / "grid-quick.json").read_text())["cells"]
+    for name in ("symbol_accuracy", "exact_match"):
+        half = max(max(c[name] - c[f"{name}_interval"][0], c[f"{name}_interval"][1] - c[name]) for c in quick)
+        assert f"a cell's 95 % interval is at most +-{100 * half:.1f} points\n" in table
+    assert table.count("a cell's 95 % interval") == 2
 
 
 def test_a_kept_grid_serves_until_the_model_changes(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,11 +173,82 @@ def test_a_kept_grid_serves_until_the_model_changes(run: Path, monkeypatch: pyte
     assert grid_of(run, quiet=True)["cells"] == "evaluated again"
 
 
-@pytest.mark.parametrize("damage", ["", "[]", '{"cells": []}', "{"])
+@pytest.mark.parametrize("damage", ["", "[]", '{"cells": []}', "{", "[" * 100_000])
 def test_a_damaged_report_is_named(run: Path, damage: str) -> None:
     (run / "grid.json").write_text(damage)
     with pytest.raises(DataError, match=r"grid.json is damaged"):
         grid_of(run)
+
+
+def with_first_cell(report: dict[str, Any], **values: Any) -> None:
+    report["cells"][0].update(values)
+
+
+EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "no model": (lambda r: r.pop("model"), "no report of a whole grid"),
+    "model of no unit": (lambda r: r["model"].pop("unit"), "no report of a whole grid"),
+    "unknown unit": (lambda r: r["model"].update(unit="relu"), "no unit and wiring"),
+    "unknown wiring": (lambda r: r["model"].update(wiring=[]), "no report of a whole grid"),
+    "no checksum": (lambda r: r.update(programs_sha256="abc"), "it lacks a checksum"),
+    "number for a checksum": (lambda r: r.update(programs_sha256=1), "no report of a whole grid"),
+    "a cell twice": (lambda r: with_first_cell(r, length=2), "its cells are not those of the grid"),
+    "cells of no shape": (lambda r: r.update(cells=7), "no report of a whole grid"),
+    "no programs": (lambda r: with_first_cell(r, target_symbols="", right_symbols=""), "the counts of nesting 1"),
+    "a program less": (
+        lambda r: with_first_cell(r, target_symbols="222", right_symbols="000"),
+        "the counts of nesting 1",
+    ),
+    "more right than there are": (
+        lambda r: with_first_cell(r, right_symbols="zzzz"),
+        "the counts of nesting 1, length 1",
+    ),
+    "targets without symbols": (
+        lambda r: with_first_cell(r, target_symbols="0222", right_symbols="0000"),
+        "the counts",
+    ),
+    "not counts": (lambda r: with_first_cell(r, right_symbols="0?00"), "no report of a whole grid"),
+    "more per cell": (lambda r: r.update(per_cell=5), "the counts of nesting 1, length 1"),
+    "an accuracy": (lambda r: with_first_cell(r, symbol_accuracy=0.99), "nesting 1, length 1 do not follow from"),
+    "a text for it": (lambda r: with_first_cell(r, exact_match="0"), "no report of a whole grid"),
+    "a number too large": (lambda r: with_first_cell(r, exact_match=10**400), "no report of a whole grid"),
+    "an interval": (lambda r: with_first_cell(r, exact_match_interval=[0, 0.001]), "do not follow from its counts"),
+    "half an interval": (lambda r: with_first_cell(r, exact_match_interval=[0]), "no report of a whole grid"),
+    "nats": (lambda r: with_first_cell(r, nats_per_symbol=float("nan")), "do not follow from its counts"),
+    "the total": (lambda r: r.update(symbol_accuracy=0.99), "do not follow from those of its cells"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_report_is_refused(run: Path, edit: str, one_report: dict[str, Any]) -> None:
+    (run / "grid.json").write_text(json.dumps(one_report))
+    assert evaluate_programs.read_report(run / "grid.json") == one_report
+    report = json.loads(json.dumps(one_report))
+    EDITS[edit][0](report)
+    (run / "grid.json").write_text(json.dumps(report))
+    with pytest.raises(DataError, match=rf"grid\.json is damaged: .*{EDITS[edit][1]}.*if removed"):
+        evaluate_programs.read_report(run / "grid.json")
+
+
+def test_a_report_says_of_what_model_it_is(run: Path) -> None:
+    """Unit, wiring and updates are those of the model itself, whatever the kept report says."""
+    config = run / "best" / "config.json"
+    (run / "best" / "manifest.json").unlink()
+    config.write_text(json.dumps({**json.loads(config.read_text()), "training": {"step": 1234}}))
+    report = grid_of(run, quiet=True)
+    assert report["updates"] == 1234
+    (run / "grid.json").write_text(json.dumps({**report, "updates": 9, "model": {"unit": "lstm", "wiring": "stacked"}}))
+    assert grid_of(run, quiet=True) == report
+
+
+def test_what_cannot_be_kept_is_still_told(run: Path, tmp_path: Path, capsys: Capture) -> None:
+    (run / "grid-quick.json").mkdir()  # nothing can be written there, whoever tries
+    (tmp_path / "cache").write_text("not a folder")
+    assert main(["eval", str(run), "--quick", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["per_cell"] == 2
+    assert "grid-quick.json could not be kept: Is a directory" in err
+    assert "jsonl could not be kept: Not a directory" in err
+    assert [path.name for path in run.iterdir() if path.name.endswith(".tmp")] == []
 
 
 def test_the_wrong_kind_of_model(tmp_path: Path, capsys: Capture) -> None:
@@ -168,8 +259,17 @@ def test_the_wrong_kind_of_model(tmp_path: Path, capsys: Capture) -> None:
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_text_options_are_refused(run: Path, capsys: Capture) -> None:
-    assert main(["eval", str(run), "--split", "valid"]) == 2
+def test_the_papers_cells_have_2000_programs() -> None:
+    """In a fresh process: here they are smaller."""
+    script = "from gfrnn.evaluate_programs import PER_CELL, PER_CELL_QUICK; print(PER_CELL, PER_CELL_QUICK)"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "2000 200\n"
+
+
+@pytest.mark.parametrize(
+    "option", [["--split", "valid"], ["--unknown", "replace"], ["--unknown", "refuse"], ["--half"]]
+)
+def test_text_options_are_refused(run: Path, option: list[str], capsys: Capture) -> None:
+    assert main(["eval", str(run), *option]) == 2
     assert "is a program model" in capsys.readouterr().err
 
 

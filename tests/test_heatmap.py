@@ -1,6 +1,7 @@
 """Heat maps: who is compared with whom, what is marked, and that the numbers are in the picture."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from gfrnn import evaluate_programs
 from gfrnn.cli import main
 from gfrnn.errors import UsageError
 from gfrnn.evaluate_programs import COUNTS, LENGTHS, NESTINGS, Result, pack, summary
+from gfrnn.models import CharLM
 from gfrnn.models.seq2seq import Seq2Seq
+from gfrnn.report import heatmap
 from gfrnn.report.heatmap import describe, draw, pair
 
 Capture = pytest.CaptureFixture[str]
@@ -29,7 +32,13 @@ def report(unit: str, wiring: str, right: int, extra: bool = False) -> dict[str,
                 {"nesting": nesting, "length": length, **summary(results), **dict(zip(COUNTS, counts, strict=True))}
             )
     model = {"unit": unit, "wiring": wiring}
-    return {"model": model, "programs_sha256": "same", "per_cell": 20, "cells": cells}
+    return {
+        "model": model,
+        "updates": 1500 if wiring == "stacked" else None,
+        "programs_sha256": "same",
+        "per_cell": 20,
+        "cells": cells,
+    }
 
 
 FOUR = [
@@ -38,6 +47,9 @@ FOUR = [
     ("ls", report("lstm", "stacked", 4)),
     ("lg", report("lstm", "gated", 4, extra=True)),
 ]
+
+
+OTHER_TARGETS = [{**cell, "target_symbols": "9" * 20} for cell in FOUR[1][1]["cells"]]
 
 
 def test_rows_are_units_and_the_stack_comes_first() -> None:
@@ -96,6 +108,9 @@ def test_pictures_hold_the_numbers(tmp_path: Path) -> None:
     assert text.count(">+12.5<") == 20
     assert text.count(">(0.0)<") == 30
     assert "LSTM, gated minus stacked" in text
+    assert "(%); 20 programs a cell<" in text
+    assert "LSTM, stacked, after 1,500 updates<" in text
+    assert "LSTM, gated<" in text  # nobody knows
     assert again.read_bytes() == svg.read_bytes()
 
 
@@ -105,6 +120,7 @@ def test_pictures_hold_the_numbers(tmp_path: Path) -> None:
         (FOUR[:3], "of lstm there are 1: ls"),
         ([*FOUR[2:], FOUR[2]], "of lstm there are 3: ls, lg, ls"),
         ([FOUR[0], ("x", {**FOUR[1][1], "programs_sha256": "other"})], "different programs"),
+        ([FOUR[0], ("x", {**FOUR[1][1], "cells": OTHER_TARGETS})], "different programs"),
     ],
 )
 def test_what_cannot_be_compared(reports: list, sentence: str) -> None:
@@ -112,18 +128,86 @@ def test_what_cannot_be_compared(reports: list, sentence: str) -> None:
         pair(reports, "symbol_accuracy")
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two run folders with small models; a full cell has four programs, a quick one two."""
     monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(evaluate_programs, "PER_CELL", 2)
+    monkeypatch.setattr(evaluate_programs, "PER_CELL", 4)
+    monkeypatch.setattr(evaluate_programs, "PER_CELL_QUICK", 2)
     for wiring in ("gated", "stacked"):
         Seq2Seq("lstm", 3, 2, wiring).save_pretrained(tmp_path / wiring / "best")
         (tmp_path / wiring / "config.yaml").write_text("task: programs\n")
-    runs = [str(tmp_path / "gated"), str(tmp_path / "stacked")]
-    assert main(["plot", *runs, "--heatmap", "--out", str(tmp_path / "map")]) == 0
+    return [str(tmp_path / "gated"), str(tmp_path / "stacked")]
+
+
+def test_the_command(runs: list[str], tmp_path: Path, capsys: Capture) -> None:
+    assert main(["plot", *runs, "--heatmap", "--out", str(tmp_path / "map"), "--threads", "1"]) == 0
     printed = capsys.readouterr().out
-    for name in ("map.svg", "map.png", "map-exact.svg", "map-exact.png"):
+    names = ["map.svg", "map.png", "map-exact.svg", "map-exact.png"]
+    for name in names:
         assert (tmp_path / name).stat().st_size > 1000
         assert name in printed
-    assert json.loads((tmp_path / "gated" / "grid.json").read_text())["per_cell"] == 2
-    assert main(["plot", runs[0], "--heatmap", "--out", str(tmp_path / "one")]) == 2
-    assert "1 given" in capsys.readouterr().err
+    assert "4 programs a cell:" in printed
+    assert json.loads((tmp_path / "gated" / "grid.json").read_text())["per_cell"] == 4
+    assert main(["plot", *runs, "--heatmap", "--out", str(tmp_path / "map"), "--json", "--quick"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == [str(tmp_path / name) for name in names]
+    assert "2 programs a cell:" in err
+
+
+@pytest.mark.parametrize(
+    ("have", "quick"),
+    [
+        ((), False),
+        (("gated/grid.json",), False),
+        (("gated/grid.json", "stacked/grid.json", "stacked/grid-quick.json"), False),
+        (("gated/grid-quick.json",), True),
+        (("gated/grid-quick.json", "stacked/grid.json"), True),
+        (("gated/grid-quick.json", "stacked/grid-quick.json"), True),
+    ],
+)
+def test_a_run_that_was_evaluated_quickly_is_not_evaluated_in_full(
+    runs: list[str], tmp_path: Path, have: tuple[str, ...], quick: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in have:
+        (tmp_path / name).write_text("{}")
+    asked = []
+
+    def grid_of(run: Path, *, quick: bool, quiet: bool) -> dict[str, Any]:
+        asked.append((quick, quiet))
+        return report("lstm", run.name, 3)
+
+    monkeypatch.setattr(evaluate_programs, "grid_of", grid_of)
+    monkeypatch.setattr(heatmap, "draw", lambda rows, metric, stem: [stem])
+    assert main(["plot", *runs, "--heatmap", "--quiet"]) == 0
+    assert asked == [(quick, True)] * 2
+
+
+def test_what_is_wrong_is_found_before_anything_is_evaluated(
+    runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.delattr(evaluate_programs, "evaluate_grid")
+    Seq2Seq("gru", 3, 2).save_pretrained(tmp_path / "gru")
+    CharLM(hidden_size=3, num_layers=1).save_pretrained(tmp_path / "text")
+    for words, code, sentence in (
+        ([runs[0]], 2, "1 given"),
+        ([*runs, str(tmp_path / "gru")], 2, "of gru there are 1: gru"),
+        ([*runs, str(tmp_path / "nowhere")], 3, "nowhere is neither a folder"),
+        ([runs[0], str(tmp_path / "text")], 3, "holds a CharLM"),
+    ):
+        assert main(["plot", *words, "--heatmap"]) == code
+        assert sentence in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["plot", *runs, "--heatmap"]) == 2
+    assert "needs matplotlib" in capsys.readouterr().err
+
+
+def test_options_of_heat_maps_are_refused_for_curves(runs: list[str], capsys: Capture) -> None:
+    for option in (["--quick"], ["--threads", "1"]):
+        assert main(["plot", *runs, *option]) == 2
+        assert "they go with --heatmap" in capsys.readouterr().err
+
+
+def test_help_mentions_heat_maps(capsys: Capture) -> None:
+    assert main(["plot", "--help"]) == 0
+    assert "heat maps of program models" in " ".join(capsys.readouterr().out.split())

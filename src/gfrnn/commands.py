@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -110,7 +111,7 @@ def evaluate(argv: list[str]) -> int:
     parser.add_argument("run", nargs="?", type=str, help="run or model folder [the model in the package]")
     parser.add_argument("--split", type=Literal["train", "valid", "test", "all"], help="[test; all of another text]")
     parser.add_argument("--data", type=str, help="another text: raw, .gz or .zip")
-    parser.add_argument("--unknown", type=Literal["refuse", "replace"], default="refuse", help="bytes the model lacks")
+    parser.add_argument("--unknown", type=Literal["refuse", "replace"], help="bytes the model lacks [refuse]")
     parser.add_argument("--half", action="store_true", help="also the BPC of weights stored in 16 bits")
     parser.add_argument("--quick", action="store_true", help="programs: fewer per cell")
     parser.add_argument("--threads", type=int, help="CPU threads [torch's choice]")
@@ -121,12 +122,14 @@ def evaluate(argv: list[str]) -> int:
     from gfrnn import speak
 
     if speak.architecture(args.run) == "Seq2Seq":
-        if args.split or args.data or args.half:
-            raise UsageError(f"{args.run} is a program model: its grid is evaluated, not --split, --data or --half")
+        if args.split or args.data or args.half or args.unknown:
+            options = "--split, --data, --unknown or --half"
+            raise UsageError(f"{args.run} is a program model: its grid is evaluated, not {options}")
         from gfrnn.evaluate_programs import report_run
 
         return report_run(args.run, quick=args.quick, as_json=args.json, quiet=args.quiet)
-    report = speak.evaluate(args.run, args.split, args.data, args.unknown, args.quiet or args.json, args.half)
+    unknown = args.unknown or "refuse"
+    report = speak.evaluate(args.run, args.split, args.data, unknown, args.quiet or args.json, args.half)
     print_report(report, args.json)
     return 0
 
@@ -163,23 +166,42 @@ def generate(argv: list[str]) -> int:
 
 
 def plot(argv: list[str]) -> int:
-    parser = Parser(prog="gfrnn plot", description="Validation curves of runs against time, characters and updates.")
+    parser = Parser(
+        prog="gfrnn plot",
+        description="Validation curves of runs against time, characters and updates; or heat maps of program models.",
+    )
     parser.add_argument("runs", nargs="+", type=Path, help="run folders")
     parser.add_argument("--out", type=Path, help="files to write, without suffix [curves, or heatmap]")
-    parser.add_argument("--heatmap", action="store_true", help="program models: accuracies by nesting and length")
+    parser.add_argument(
+        "--heatmap",
+        action="store_true",
+        help="two program models of each unit: accuracies by nesting and length, and their difference",
+    )
+    parser.add_argument("--quick", action="store_true", help="heat maps: 200 programs a cell instead of 2,000")
+    parser.add_argument("--threads", type=int, help="heat maps: CPU threads of an evaluation [torch's choice]")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--json", action="store_true", help="print the names of the files as JSON")
     args = parser.parse_args(argv)
     if args.out is not None and not args.out.name:
         raise UsageError(f"--out names the files to write, without their suffix: '{args.out}' is no name")
     if args.heatmap:
+        set_threads(args.threads)
         from gfrnn.report import heatmap
 
-        files = heatmap.plot(args.runs, args.out or Path("heatmap"))
+        files = heatmap.plot(
+            args.runs,
+            args.out or Path("heatmap"),
+            quick=args.quick,
+            quiet=args.quiet or args.json,
+            tell=lambda words: print(words, file=sys.stderr if args.json else sys.stdout),
+        )
+    elif args.quick or args.threads is not None:
+        raise UsageError("--quick and --threads are for evaluating program models: they go with --heatmap")
     else:
         from gfrnn.report import curves
 
         files = curves.plot(args.runs, args.out or Path("curves"))
-    for file in files:
-        print(file)
+    print(json.dumps([str(file) for file in files]) if args.json else "\n".join(map(str, files)))
     return 0
 
 

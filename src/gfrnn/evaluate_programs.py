@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -15,15 +18,18 @@ from typing import Any, NamedTuple
 
 import torch
 
+from gfrnn.equations import WIRINGS
 from gfrnn.errors import DataError
-from gfrnn.files import replace_file, sha256_of
+from gfrnn.files import read_small, replace_file, sha256_of
 from gfrnn.intervals import Share, clustered, wilson
+from gfrnn.models.char_lm import LAYERS
 from gfrnn.models.pretrained import evaluating, find
 from gfrnn.models.seq2seq import Seq2Seq
 from gfrnn.tasks.corpus import cache_folder
 from gfrnn.tasks.programs import Program, Settings, stream
 from gfrnn.tasks.programs.batches import collate
 from gfrnn.tasks.programs.command import dump, read
+from gfrnn.tensorfile import unpack_json
 from gfrnn.training.progress import Progress
 from gfrnn.training.world import World
 
@@ -128,9 +134,17 @@ def grid_programs(per_cell: int = PER_CELL) -> tuple[list[Program], str]:
     programs = [program for nesting in NESTINGS for length in LENGTHS for program in cell(nesting, length, per_cell)]
     content = "".join(map(dump, programs)).encode()
     sha256 = hashlib.sha256(content).hexdigest()
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / f"test-{per_cell}-{sha256[:32]}.jsonl", content)
+    keep(folder / f"test-{per_cell}-{sha256[:32]}.jsonl", content)
     return programs, sha256
+
+
+def keep(path: Path, content: bytes) -> None:
+    """Write what can be made again; where that is impossible, say so and go on."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, content)
+    except OSError as error:
+        print(f"gfrnn: {path} could not be kept: {error.strerror}", file=sys.stderr)
 
 
 def evaluate_grid(model: Seq2Seq, per_cell: int = PER_CELL, tick: Callable[[float], None] = nothing) -> dict[str, Any]:
@@ -155,7 +169,7 @@ def pack(counts: Iterable[int]) -> str:
 
 
 def unpack(text: str) -> list[int]:
-    return [int(character, 36) for character in text]
+    return [DIGITS.index(character) for character in text]
 
 
 def grid_of(run: str | Path, *, quick: bool = False, quiet: bool = False, again: bool = False) -> dict[str, Any]:
@@ -166,37 +180,74 @@ def grid_of(run: str | Path, *, quick: bool = False, quiet: bool = False, again:
     gfrnn.errors.DataError: no/such/run is neither a folder nor a model in the package
     """
     folder = find(run)
-    model_sha256 = sha256_of(folder / "model.safetensors")
+    model_sha256, updates = sha256_of(folder / "model.safetensors"), updates_of(folder)
+    model = Seq2Seq.from_pretrained(run)
+    identity = {"unit": model.decoder.unit, "wiring": model.decoder.wiring, "hidden_size": model.decoder.hidden_size}
+    identity["parameters"] = sum(p.numel() for p in model.parameters())
     kept = Path(run) / (QUICK if quick else FULL)
     if kept.exists() and not again:
         report = read_report(kept)
-        if report.get("model_sha256") == model_sha256:
-            return report
-    model = Seq2Seq.from_pretrained(run)
+        if report["model_sha256"] == model_sha256:
+            return {**report, "model": identity, "updates": updates}
     started = time.monotonic()
     with Progress("eval", quiet) as progress:
         per_cell = PER_CELL_QUICK if quick else PER_CELL
         grid = evaluate_grid(model, per_cell, lambda done: progress.show(done, "") if progress.due() else None)
-    identity = {"unit": model.decoder.unit, "wiring": model.decoder.wiring, "hidden_size": model.decoder.hidden_size}
-    size = sum(p.numel() for p in model.parameters())
     seconds = round(time.monotonic() - started, 1)
-    report = {"model": {**identity, "parameters": size}, "model_sha256": model_sha256, "seconds": seconds, **grid}
+    report = {"model": identity, "model_sha256": model_sha256, "updates": updates, "seconds": seconds, **grid}
     if (Path(run) / "config.yaml").exists():
-        replace_file(kept, (json.dumps(report, indent=1) + "\n").encode())
+        keep(kept, (json.dumps(report, indent=1) + "\n").encode())
     return report
+
+
+def updates_of(folder: Path) -> int | None:
+    """After how many updates the model in this folder was saved, where its config.json says so."""
+    training = unpack_json(read_small(folder / "config.json"), folder / "config.json").get("training")
+    step = training.get("step") if isinstance(training, dict) else None
+    return step if type(step) is int and step >= 0 else None
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """A grid.json; a DataError says that it is none."""
+    """A grid.json, all of whose numbers follow from its counts; a DataError says that it is none."""
+    content = read_small(path)
     try:
-        report = json.loads(path.read_bytes())
-        cells = {(cell["nesting"], cell["length"]): len(unpack(cell[COUNTS[1]])) for cell in report["cells"]}
-        whole = cells == dict.fromkeys(((n, length) for n in NESTINGS for length in LENGTHS), report["per_cell"])
-    except (ValueError, KeyError, TypeError):
-        whole = False
-    if not whole:
-        raise DataError(f"{path} is damaged: it is no report of a whole grid (`gfrnn eval` makes it again if removed)")
+        report = json.loads(content)
+        flaw = flaw_of(report)
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        flaw = "it is no report of a whole grid"
+    if flaw:
+        raise DataError(f"{path} is damaged: {flaw} (`gfrnn eval` makes it again if removed)")
     return report
+
+
+def flaw_of(report: dict[str, Any]) -> str:
+    """What is wrong with a report, if anything. It may also raise whatever data of another shape makes it raise."""
+    if report["model"]["unit"] not in LAYERS or report["model"]["wiring"] not in WIRINGS:
+        return "its model has no unit and wiring that there are"
+    if not all(re.fullmatch("[0-9a-f]{64}", report[name]) for name in ("model_sha256", "programs_sha256")):
+        return "it lacks a checksum"
+    places = [(nesting, length) for nesting in NESTINGS for length in LENGTHS]
+    if [(cell["nesting"], cell["length"]) for cell in report["cells"]] != places:
+        return "its cells are not those of the grid"
+    results = []
+    for cell, (nesting, length) in zip(report["cells"], places, strict=True):
+        symbols, right = (unpack(cell[name]) for name in COUNTS)
+        part = [Result(s, r, s * cell["nats_per_symbol"]) for s, r in zip(symbols, right, strict=True)]
+        if len(part) != report["per_cell"] or not all(r.symbols >= 1 and r.right <= r.symbols for r in part):
+            return f"the counts of nesting {nesting}, length {length} are not those of its programs"
+        if not 0 <= cell["nats_per_symbol"] < math.inf or not agree(cell, summary(part)):
+            return f"the numbers of nesting {nesting}, length {length} do not follow from its counts"
+        results += part
+    return "" if agree(report, summary(results)) else "its numbers do not follow from those of its cells"
+
+
+def agree(stored: dict[str, Any], made: dict[str, Any]) -> bool:
+    """Whether every number that can be made is the stored one, up to rounding."""
+    for name, value in made.items():
+        old, new = (stored[name], value) if isinstance(value, list) else ([stored[name]], [value])
+        if not all(math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for a, b in zip(old, new, strict=True)):
+            return False
+    return True
 
 
 def table(report: dict[str, Any]) -> str:
@@ -210,7 +261,8 @@ def table(report: dict[str, Any]) -> str:
         for nesting in reversed(NESTINGS):
             row = "".join(f"{100 * cells[nesting, length][name]:7.1f}" for length in LENGTHS)
             lines.append(f"  {nesting:16d}{row}")
-        lines.append("")
+        widest = max(abs(cell[name] - end) for cell in report["cells"] for end in cell[f"{name}_interval"])
+        lines += [f"  a cell's 95 % interval is at most +-{100 * widest:.1f} points", ""]
     programs = f"{report['programs']:,} programs, {report['per_cell']:,} a cell"
     return "\n".join(
         [*lines, f"{programs}; {report['nats_per_symbol']:.4f} nats per symbol; {report['seconds']:.0f} s"]

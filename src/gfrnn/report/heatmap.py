@@ -30,10 +30,12 @@ Cells = dict[tuple[int, int], Share]
 
 @dataclass(frozen=True)
 class Row:
-    """Two evaluated runs to compare, b against a."""
+    """Two evaluated runs to compare, b against a; `after` says after how many updates, where that is known."""
 
     title: str
     names: tuple[str, str]
+    after: tuple[str, str]
+    per_cell: int
     a: Cells
     b: Cells
     gain: Cells
@@ -65,34 +67,38 @@ def gain_of(b: dict[str, Any], a: dict[str, Any], metric: str) -> Cells:
 
 def pair(reports: Sequence[tuple[str, dict[str, Any]]], metric: str) -> list[Row]:
     """One row per unit, LSTM first: its two runs, the stacked one first, otherwise in the order given."""
-    if len({report["programs_sha256"] for _, report in reports}) > 1:
+    symbols = {tuple(cell["target_symbols"] for cell in report["cells"]) for _, report in reports}
+    if len({report["programs_sha256"] for _, report in reports}) > 1 or len(symbols) > 1:
         raise UsageError("the runs were evaluated on different programs: evaluate all of them again")
     rows = []
-    for unit in ("lstm", "gru", "tanh"):
-        runs = [(name, report) for name, report in reports if report["model"]["unit"] == unit]
-        if not runs:
-            continue
-        if len(runs) != 2:
-            said = ", ".join(name for name, _ in runs)
-            raise UsageError(f"a heat map compares two runs of each unit, but of {unit} there are {len(runs)}: {said}")
+    for unit, (first, second) in by_unit([(name, report["model"]["unit"]) for name, report in reports]).items():
+        runs = [reports[first], reports[second]]
         runs.sort(key=lambda run: run[1]["model"]["wiring"] != "stacked")
         (_, a), (_, b) = runs
         wirings = [report["model"]["wiring"] for _, report in runs]
-        names = tuple(wirings) if len(set(wirings)) == 2 else tuple(name for name, _ in runs)
+        names = wirings if len(set(wirings)) == 2 else [name for name, _ in runs]
+        after = ["" if r.get("updates") is None else f", after {r['updates']:,} updates" for r in (a, b)]
         values = cells_of(a, metric), cells_of(b, metric), gain_of(b, a, metric)
-        rows.append(Row(unit.upper() if unit != "tanh" else unit, (names[0], names[1]), *values))
+        title = unit.upper() if unit != "tanh" else unit
+        rows.append(Row(title, (names[0], names[1]), (after[0], after[1]), b["per_cell"], *values))
     return rows
+
+
+def by_unit(runs: Sequence[tuple[str, str]]) -> dict[str, list[int]]:
+    """Of (name, unit) of every run, the places of the two of each unit, LSTM first."""
+    if not 2 <= len(runs) <= 6:
+        raise UsageError(f"a heat map compares two runs of each unit; {len(runs)} given")
+    places = {unit: [i for i, run in enumerate(runs) if run[1] == unit] for unit in ("lstm", "gru", "tanh")}
+    for unit, found in places.items():
+        if len(found) not in (0, 2):
+            said = ", ".join(runs[i][0] for i in found)
+            raise UsageError(f"a heat map compares two runs of each unit, but of {unit} there are {len(found)}: {said}")
+    return {unit: found for unit, found in places.items() if found}
 
 
 def draw(rows: Sequence[Row], metric: str, stem: Path) -> list[Path]:
     """Writes stem.svg and stem.png."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise UsageError("drawing needs matplotlib: pip install 'gfrnn[report]'") from None
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
+    pyplot = drawing()
     shares = [share.value for row in rows for cells in (row.a, row.b) for share in cells.values()]
     most = max(0.01, *(abs(share.value) for row in rows for share in row.gain.values()))
     settings: Any = {"svg.hashsalt": "gfrnn", "font.size": 9, "hatch.linewidth": 0.6}
@@ -102,13 +108,13 @@ def draw(rows: Sequence[Row], metric: str, stem: Path) -> list[Path]:
         )
         for row, (left, middle, right) in zip(rows, axes, strict=True):
             scale = {"cmap": "cividis", "vmin": min(shares), "vmax": max(shares)}
-            image(left, row.a, f"{row.title}, {row.names[0]}", _percent, scale)
-            accuracy = image(middle, row.b, f"{row.title}, {row.names[1]}", _percent, scale)
+            image(left, row.a, f"{row.title}, {row.names[0]}{row.after[0]}", _percent, scale)
+            accuracy = image(middle, row.b, f"{row.title}, {row.names[1]}{row.after[1]}", _percent, scale)
             figure.colorbar(accuracy, ax=[left, middle], label="%", format=_percent_tick, pad=0.01)
             title = f"{row.title}, {row.names[1]} minus {row.names[0]}"
             gain = image(right, row.gain, title, _points, {"cmap": "PuOr_r", "vmin": -most, "vmax": most}, noise=True)
             figure.colorbar(gain, ax=right, label="percentage points", format=_percent_tick, pad=0.02)
-        figure.suptitle(f"Program evaluation: {METRICS[metric]} (%)")
+        figure.suptitle(f"Program evaluation: {METRICS[metric]} (%); {rows[0].per_cell:,} programs a cell")
         figure.supxlabel(NOISE, fontsize=8)
         stem.parent.mkdir(parents=True, exist_ok=True)
         paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "png")]
@@ -116,6 +122,18 @@ def draw(rows: Sequence[Row], metric: str, stem: Path) -> list[Path]:
             figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
         pyplot.close(figure)
     return paths
+
+
+def drawing() -> Any:
+    """matplotlib's pyplot, without a window."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise UsageError("drawing needs matplotlib: pip install 'gfrnn[report]'") from None
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    return pyplot
 
 
 def image(
@@ -179,20 +197,25 @@ def _mean(cells: Cells, chosen: Callable[[int, int], bool]) -> float:
     return sum(values) / len(values)
 
 
-def plot(runs: Sequence[Path], out: Path) -> list[Path]:
+def plot(
+    runs: Sequence[Path], out: Path, *, quick: bool = False, quiet: bool = False, tell: Callable[[str], None] = print
+) -> list[Path]:
     """What `gfrnn plot RUN RUN ... --heatmap` does: out.svg and .png of the paper's metric, out-exact of exact match.
 
-    Runs that were not evaluated yet are evaluated now: in full, unless all that is there are quick evaluations.
+    Runs without a report are evaluated now, which takes minutes: whatever can be wrong with the runs is looked for
+    first. It is done in full, unless `quick` asks for less or one of the runs has been evaluated quickly only.
     """
     from gfrnn.evaluate_programs import FULL, QUICK, grid_of
+    from gfrnn.models.seq2seq import Seq2Seq
 
-    if not 2 <= len(runs) <= 6:
-        raise UsageError(f"a heat map compares two runs of each unit; {len(runs)} given")
-    quick = all((run / QUICK).exists() and not (run / FULL).exists() for run in runs)
-    reports = [(run.name, grid_of(run, quick=quick)) for run in runs]
+    names = [run.name or str(run) for run in runs]
+    by_unit([(name, Seq2Seq.from_pretrained(run).decoder.unit) for name, run in zip(names, runs, strict=True)])
+    drawing()
+    quick = quick or any((run / QUICK).exists() and not (run / FULL).exists() for run in runs)
+    reports = [(name, grid_of(run, quick=quick, quiet=quiet)) for name, run in zip(names, runs, strict=True)]
     written = []
     for metric, suffix in (("symbol_accuracy", ""), ("exact_match", "-exact")):
         rows = pair(reports, metric)
         written += draw(rows, metric, out.with_name(out.name + suffix))
-        print(f"{METRICS[metric]}:\n{describe(rows)}")
+        tell(f"{METRICS[metric]}, {rows[0].per_cell:,} programs a cell:\n{describe(rows)}")
     return written
