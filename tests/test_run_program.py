@@ -70,6 +70,8 @@ def test_standard_input(model: Path, words: list, monkeypatch: pytest.MonkeyPatc
         (b"import os", "line 1, column 2: 'm' is not one of the language's 40 symbols"),
         (b"a=1\ndel a\nprint(a)", "line 2, column 1: `del a` is not something the language has"),
         ("print('é')".encode(), 'line 1, column 7: "\'" is not one of'),
+        (b"print((%s*%s))" % (b"9" * 4000, b"9" * 4000), "comes to more than 62 digits"),
+        (b"print()", "print takes one value"),
         (b"print(" + b"1" * 100_000 + b")", "characters; at most 10,000 are read"),
     ],
 )

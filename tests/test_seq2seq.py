@@ -144,6 +144,28 @@ def test_answer_is_text_and_rows_do_not_disturb_each_other() -> None:
     assert isinstance(model.answer("print(7)", beam=3), str)
 
 
+def test_answers_are_without_dropout_whatever_the_mode() -> None:
+    model = small_model(dropout=0.9)
+    sources = [p.source for p in stream(3, 8, Settings(max_length=4, max_nesting=3))]
+    model.eval()
+    quiet = model.greedy(sources), [model.beam(source, 3) for source in sources], model.answer(sources[0])
+    model.train()
+    assert (model.greedy(sources), [model.beam(source, 3) for source in sources], model.answer(sources[0])) == quiet
+    assert model.training
+    assert model.decoder.training
+
+
+def test_nothing_is_asked_and_nothing_can_be_kept() -> None:
+    model = small_model()
+    assert model.greedy([]) == []
+    for wrong in (lambda: model.greedy(["print(1)"], most=0), lambda: model.beam("print(1)", most=-1)):
+        with pytest.raises(ValueError, match="most must be at least 1, got"):
+            wrong()
+    for wrong in (lambda: model.beam("print(1)", 0), lambda: model.answer("print(1)", beam=0)):
+        with pytest.raises(ValueError, match="width must be at least 1, got 0"):
+            wrong()
+
+
 def test_unknown_symbols_are_named() -> None:
     with pytest.raises(DataError, match="line 2, column 1: a tab"):
         small_model().answer("a=1;\n\tprint(a)")

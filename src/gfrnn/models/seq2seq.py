@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from gfrnn.models.char_lm import LAYER_OPTIONS, LAYERS
-from gfrnn.models.pretrained import Pretrained
+from gfrnn.models.pretrained import Pretrained, evaluating
 from gfrnn.models.softmax import symbol_nats
 from gfrnn.tasks.programs.batches import Batch, pad
 from gfrnn.tasks.programs.symbols import (
+    MOST_SYMBOLS,
     SOURCE_CHARACTERS,
     SOURCE_PAD,
     SOURCE_SIZE,
@@ -32,7 +33,6 @@ from gfrnn.tasks.programs.symbols import (
 )
 
 ALPHABETS = {"source_characters": SOURCE_CHARACTERS, "target_characters": TARGET_CHARACTERS}
-MOST_SYMBOLS = 64
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,13 @@ class Seq2Seq(Pretrained):
     @torch.inference_mode()
     def greedy(self, sources: Sequence[str], most: int = MOST_SYMBOLS) -> list[Answer]:
         """The most probable symbol, again and again, until the end mark (or `most` symbols)."""
+        at_least_1(most=most)
+        if not sources:
+            return []
+        with evaluating(self):
+            return self._greedy(sources, most)
+
+    def _greedy(self, sources: Sequence[str], most: int) -> list[Answer]:
         state = self._encode(sources)
         symbol = torch.full((len(sources),), TARGET_START, device=self.device)
         symbols: list[Tensor] = []
@@ -169,6 +176,11 @@ class Seq2Seq(Pretrained):
     @torch.inference_mode()
     def beam(self, source: str, width: int = 8, most: int = MOST_SYMBOLS) -> list[Answer]:
         """The `width` most probable answers found by beam search, best first."""
+        at_least_1(width=width, most=most)
+        with evaluating(self):
+            return self._beam(source, width, most)
+
+    def _beam(self, source: str, width: int, most: int) -> list[Answer]:
         state = self._encode([source])
         going, ended = [_Hypothesis(0.0, (), ())], list[_Hypothesis]()
         for _ in range(most):
@@ -196,6 +208,12 @@ class Seq2Seq(Pretrained):
         """What the model says `source` prints: greedy, or the best of a beam."""
         found = self.greedy([source]) if beam == 1 else self.beam(source, beam)
         return found[0].text
+
+
+def at_least_1(**numbers: int) -> None:
+    for name, number in numbers.items():
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}")
 
 
 class _Hypothesis(NamedTuple):

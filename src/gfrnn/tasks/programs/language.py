@@ -10,12 +10,15 @@ gfrnn.errors.DataError: line 1, column 1: `del a` is not something the language 
 from __future__ import annotations
 
 import ast
+import warnings
 
 from gfrnn.errors import DataError
 from gfrnn.tasks.programs.generator import VARIABLES
-from gfrnn.tasks.programs.symbols import encode_source
+from gfrnn.tasks.programs.symbols import MOST_SYMBOLS, encode_source
 
 MOST_CHARACTERS = 10_000
+MOST_DIGITS = MOST_SYMBOLS - 2  # a sign and the end mark are to be said too
+TOO_LARGE = 10**MOST_DIGITS
 
 
 def evaluate(source: str) -> int:
@@ -23,7 +26,10 @@ def evaluate(source: str) -> int:
     if len(source) > MOST_CHARACTERS:
         raise DataError(f"the program has {len(source):,} characters; at most {MOST_CHARACTERS:,} are read")
     encode_source(source)
-    return _Reader(source).run()
+    try:
+        return _Reader(source).run()
+    except (RecursionError, MemoryError):
+        raise DataError("the program is nested too deeply") from None
 
 
 class _Reader:
@@ -39,6 +45,8 @@ class _Reader:
         match statements:
             case [*_, ast.Expr(ast.Call(ast.Name("print"), [argument], []))]:
                 return self.expression(argument)
+            case [*_, ast.Expr(ast.Call(ast.Name("print"))) as last]:
+                raise self.unknown(last, "is not understood: print takes one value")
             case [*_, last]:
                 # A construct that is unknown anywhere is a better answer than one that is only in the wrong place.
                 self.statement(last)
@@ -46,10 +54,12 @@ class _Reader:
 
     def parse(self) -> list[ast.stmt]:
         try:
-            return ast.parse(self.source).body
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # `1if` is bad style, which is nobody's business here
+                return ast.parse(self.source).body
         except SyntaxError as error:
             raise DataError(f"line {error.lineno}: Python cannot read it: {error.msg}") from None
-        except (RecursionError, MemoryError, ValueError) as error:
+        except ValueError as error:
             raise DataError(f"Python cannot read it: {error}") from None
 
     def unknown(self, node: ast.stmt | ast.expr, reason: str = "is not something the language has") -> DataError:
@@ -64,15 +74,16 @@ class _Reader:
                 self.values[self.variable(name)] = new
             case ast.For(
                 ast.Name("x"),
-                ast.Call(ast.Name("range"), [ast.Constant(int(rounds))], []),
+                ast.Call(ast.Name("range"), [ast.Constant(int(rounds)) as written], []),
                 [ast.AugAssign(ast.Name() as name, ast.Add() | ast.Sub() as sign, value)],
                 [],
-            ):
+            ) if self.is_decimal(written):
                 changed = self.variable(name)
                 if any(isinstance(part, ast.Name) and part.id == changed for part in ast.walk(value)):
                     raise self.unknown(node, "uses the variable it changes")
                 start, step = self.expression(self.as_read(name)), self.expression(value)
-                self.values[changed] = start + rounds * (step if isinstance(sign, ast.Add) else -step)
+                end = start + rounds * (step if isinstance(sign, ast.Add) else -step)
+                self.values[changed] = self.bounded(node, end)
             case ast.Expr(ast.Call(ast.Name("print"))):
                 raise self.unknown(node, "is not the program's last line")
             case _:
@@ -87,11 +98,19 @@ class _Reader:
     def as_read(name: ast.Name) -> ast.Name:
         return ast.copy_location(ast.Name(name.id, ast.Load()), name)
 
+    def bounded(self, node: ast.stmt | ast.expr, value: int) -> int:
+        if abs(value) >= TOO_LARGE:
+            raise self.unknown(node, f"comes to more than {MOST_DIGITS} digits, which no model can say")
+        return value
+
     def expression(self, node: ast.expr) -> int:
+        return self.bounded(node, self.value(node))
+
+    def value(self, node: ast.expr) -> int:
         if isinstance(node, ast.BinOp | ast.IfExp) and not self.in_parentheses(node):
             raise self.unknown(node, "needs parentheses around it in the language")
         match node:
-            case ast.Constant(int(value)) if not isinstance(value, bool):
+            case ast.Constant(int(value)) if self.is_decimal(node):
                 return value
             case ast.Name(name):
                 if self.variable(node) not in self.values:
@@ -108,6 +127,9 @@ class _Reader:
                 yes, no = self.expression(c), self.expression(d)
                 return yes if (left < right if isinstance(order, ast.Lt) else left > right) else no
         raise self.unknown(node)
+
+    def is_decimal(self, node: ast.expr) -> bool:
+        return self.lines[node.lineno - 1][node.col_offset : node.end_col_offset].isdigit()
 
     def in_parentheses(self, node: ast.expr) -> bool:
         """The text just before and after the node is a pair: the tree itself does not keep parentheses."""

@@ -20,6 +20,7 @@ TARGET_PAD = TARGET_END + 1
 TARGET_SIZE = TARGET_PAD + 1
 # The decoder's first input. Padding cannot be used: it must never enter a state.
 TARGET_START = TARGET_END
+MOST_SYMBOLS = 64  # of an answer, its end mark included: far more than the longest of any program that is generated
 
 assert len(set(SOURCE_CHARACTERS)) == 40 and SOURCE_SIZE == 41
 assert len(set(TARGET_CHARACTERS)) == 11 and TARGET_SIZE == 13
