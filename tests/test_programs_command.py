@@ -66,6 +66,13 @@ def test_text_output_can_be_run(capsys: Capture) -> None:
         ("--verify --seconds 0", 2, "--seconds must be more than 0"),
         ("--lenght 3", 2, "did you mean '--length'"),
         ("--read nowhere.jsonl", 3, "nowhere.jsonl"),
+        ("--read nowhere.jsonl --count 10", 2, "--read takes the programs of a file as they are: --count would"),
+        (
+            "--read x --split test --seed 1 --length 2 --max-length 9",
+            2,
+            "--max-length, --length, --split, --seed would",
+        ),
+        ("--read x --curriculum mix --span 3 --first 0 --nesting 1 --max-nesting 5", 2, "--nesting, --first would"),
     ],
 )
 def test_bad_options_are_one_sentence(options: str, code: int, sentence: str, capsys: Capture) -> None:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from gfrnn.errors import DataError, UsageError
 from gfrnn.options import Parser
@@ -16,20 +16,32 @@ from gfrnn.tasks.programs.symbols import encode_source, encode_target
 from gfrnn.tasks.programs.verify import verified
 
 LONGEST_LINE = 1 << 16
+# The options that say which programs are generated, and what they are when nothing is said.
+GENERATION = {
+    "count": 10,
+    "max_length": 10,
+    "max_nesting": 5,
+    "curriculum": "mix",
+    "span": None,
+    "length": None,
+    "nesting": None,
+    "split": None,
+    "seed": 1,
+    "first": 0,
+}
 FIELDS = {"source": str, "target": str, "length": int, "nesting": int}
 
 
 def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
-    if args.count < 1 or args.first < 0:
-        raise UsageError(f"--count must be at least 1 and --first at least 0 (got {args.count} and {args.first})")
     if not 0 < args.seconds <= 3600:
         raise UsageError(f"--seconds must be more than 0 and at most 3600 (got {args.seconds:g})")
-    fixed = {"length": args.length, "nesting": args.nesting}
-    span = args.span if args.span is not None else args.first + args.count
-    settings = Settings(args.max_length, args.max_nesting, args.curriculum, **fixed, span=span)
+    asked = {name: getattr(args, name) for name in GENERATION if getattr(args, name) is not None}
     if args.read is None:
-        origin, programs = "program", stream(args.seed, args.count, settings, args.split, args.first)
+        origin, programs = "program", _generated({**GENERATION, **asked})
+    elif asked:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in asked)
+        raise UsageError(f"--read takes the programs of a file as they are: {options} would change nothing")
     else:
         origin, programs = f"{args.read} line", read(args.read)
     if args.verify:
@@ -42,30 +54,44 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _generated(asked: dict[str, Any]) -> Iterator[Program]:
+    count, first = asked["count"], asked["first"]
+    if count < 1 or first < 0:
+        raise UsageError(f"--count must be at least 1 and --first at least 0 (got {count} and {first})")
+    settings = Settings(
+        asked["max_length"],
+        asked["max_nesting"],
+        asked["curriculum"],
+        asked["length"],
+        asked["nesting"],
+        span=asked["span"] if asked["span"] is not None else first + count,
+    )
+    return stream(asked["seed"], count, settings, asked["split"], first)
+
+
 def _parser() -> Parser:
     parser = Parser(
         prog="gfrnn programs",
         description="Programs of 'Learning to Execute' and their answers; the same options print the same programs.",
     )
     add = parser.add_argument
-    add("--count", type=int, default=10, help="how many [10]")
-    add("--max-length", type=int, default=10, help="literals go up to 10 ** length; length is at most this [10]")
-    add("--max-nesting", type=int, default=5, help="operations in a program, at most [5]")
-    add("--curriculum", choices=CURRICULA, default="mix", help="how hardness is drawn [mix]")
+    add("--count", type=int, help="how many [10]")
+    add("--max-length", type=int, help="literals go up to 10 ** length; length is at most this [10]")
+    add("--max-nesting", type=int, help="operations in a program, at most [5]")
+    add("--curriculum", choices=CURRICULA, help="how hardness is drawn [mix]")
     add(
         "--span",
         type=int,
-        default=None,
         help="programs over which naive and combined reach the maximum [all asked for]",
     )
-    add("--length", type=int, default=None, help="fix the length (a test cell)")
-    add("--nesting", type=int, default=None, help="fix the nesting (a test cell)")
-    add("--split", choices=SPLITS, default=None, help="only programs whose text belongs to this split [all]")
-    add("--seed", type=int, default=1, help="which stream of programs [1]")
-    add("--first", type=int, default=0, help="index of the first program in the stream [0]")
-    add("--read", metavar="FILE", type=str, default=None, help="check the programs of a file (JSON lines) instead")
+    add("--length", type=int, help="fix the length (a test cell)")
+    add("--nesting", type=int, help="fix the nesting (a test cell)")
+    add("--split", choices=SPLITS, help="only programs whose text belongs to this split [all]")
+    add("--seed", type=int, help="which stream of programs [1]")
+    add("--first", type=int, help="index of the first program in the stream [0]")
+    add("--read", metavar="FILE", type=str, help="check the programs of a file (JSON lines) instead")
     add("--verify", action="store_true", help="run every program through Python; stop at the first disagreement")
-    add("--seconds", type=float, default=2.0, help="with --verify: time limit of a program [2]")
+    add("--seconds", type=float, default=2.0, help="with --verify: CPU seconds a program may take [2]")
     add("--json", action="store_true", help="one JSON object a line")
     return parser
 
