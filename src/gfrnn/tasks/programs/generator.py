@@ -125,6 +125,12 @@ class _Writer:
         self._rest, chosen = divmod(self._rest, n)
         return chosen
 
+    def coin(self) -> int:
+        """`below(2)` by a shift, which is cheaper: a division of so large a number is what a choice costs."""
+        chosen = self._rest & 1
+        self._rest >>= 1
+        return chosen
+
     def hardness(self, which: int) -> int:
         """Length (0) or nesting (1), drawn anew at every call; the one not asked for is not drawn."""
         ranges = self._ranges
@@ -136,44 +142,59 @@ class _Writer:
         self._rest, chosen = divmod(self._rest, how_many)
         return smallest + chosen
 
-    def draw_length(self) -> int:
-        length = self.hardness(0)
-        if length > self.length:
-            self.length = length
-        return length
-
-    def literal(self) -> tuple[str, int]:
-        self._rest, chosen = divmod(self._rest, _POWERS_OF_TEN[self.draw_length()])
-        return str(chosen + 1), chosen + 1
+    def literals(self, n: int) -> list[tuple[str, int]]:
+        """n of them. Written out for speed: nine of ten choices are made here."""
+        (smallest, how_many), sometimes = self._ranges[0], self._sometimes
+        rest, longest, drawn = self._rest, self.length, []
+        for _ in range(n):
+            if sometimes is not None:
+                self._rest = rest
+                length = self.hardness(0)
+            else:
+                length = smallest + rest % how_many
+            if length > longest:
+                longest = length
+            # The length is not divided out first, so the last digit of a literal tells the length that it drew.
+            rest, chosen = divmod(rest, _POWERS_OF_TEN[length])
+            chosen += 1
+            drawn.append((str(chosen), chosen))
+        self._rest, self.length = rest, longest
+        return drawn
 
     def small(self) -> int:
         """A factor or a number of rounds."""
-        return 1 + self.below(4 * self.draw_length())
+        length = self.hardness(0)
+        if length > self.length:
+            self.length = length
+        return 1 + self.below(4 * length)
 
     def operand(self) -> tuple[str, int]:
         """What the last operation left, or a literal."""
         taken = self.pending
         if taken is None:
-            return self.literal()
+            return self.literals(1)[0]
         self.pending = None
         return taken
 
     def operands(self, n: int) -> list[tuple[str, int]]:
         """n operands, drawn in a random order of positions: only the first drawn can be what was left."""
         if self.pending is None:
-            return [self.literal() for _ in range(n)]
+            return self.literals(n)
         taken, self.pending = self.pending, None
-        drawn = [self.literal() for _ in range(n - 1)]
-        drawn.insert(self.below(n), taken)
+        drawn = self.literals(n - 1)
+        self._rest, place = divmod(self._rest, n)
+        drawn.insert(place, taken)
         return drawn
 
     def variable(self) -> str:
-        return self._names.pop(self.below(len(self._names)))
+        names = self._names
+        self._rest, chosen = divmod(self._rest, len(names))
+        return names.pop(chosen)
 
 
 def _pair(writer: _Writer) -> tuple[str, int]:
     (a, a_value), (b, b_value) = writer.operands(2)
-    if writer.below(2):
+    if writer.coin():
         return f"({a}+{b})", a_value + b_value
     return f"({a}-{b})", a_value - b_value
 
@@ -181,7 +202,7 @@ def _pair(writer: _Writer) -> tuple[str, int]:
 def _small_product(writer: _Writer) -> tuple[str, int]:
     a, value = writer.operand()
     factor = writer.small()
-    return (f"({a}*{factor})" if writer.below(2) else f"({factor}*{a})"), value * factor
+    return (f"({a}*{factor})" if writer.coin() else f"({factor}*{a})"), value * factor
 
 
 def _equality(writer: _Writer) -> tuple[str, int]:
@@ -192,7 +213,7 @@ def _variable(writer: _Writer) -> tuple[str, int]:
     name = writer.variable()
     (a, a_value), (b, b_value) = writer.operands(2)
     writer.statements.append(f"{name}={a};")
-    if writer.below(2):
+    if writer.coin():
         return f"({name}+{b})", a_value + b_value
     return f"({name}-{b})", a_value - b_value
 
@@ -201,14 +222,14 @@ def _small_loop(writer: _Writer) -> tuple[str, int]:
     name = writer.variable()
     (a, a_value), (b, b_value) = writer.operands(2)
     rounds = writer.small()
-    sign, step = ("+", b_value) if writer.below(2) else ("-", -b_value)
+    sign, step = ("+", b_value) if writer.coin() else ("-", -b_value)
     writer.statements += (f"{name}={a}", f"for x in range({rounds}):{name}{sign}={b}")
     return name, a_value + rounds * step
 
 
 def _if_else(writer: _Writer) -> tuple[str, int]:
     (a, a_value), (b, b_value), (c, c_value), (d, d_value) = writer.operands(4)
-    if writer.below(2):
+    if writer.coin():
         return f"({c} if {a}>{b} else {d})", c_value if a_value > b_value else d_value
     return f"({c} if {a}<{b} else {d})", c_value if a_value < b_value else d_value
 
@@ -225,8 +246,11 @@ OPERATIONS: tuple[Callable[[_Writer], tuple[str, int]], ...] = (
 
 def split_of(source: str) -> str:
     """The split a program belongs to, whoever makes it: a hash of its text, modulo 3."""
-    digest = hashlib.blake2b(source.encode(), digest_size=8).digest()
-    return SPLITS[int.from_bytes(digest, "little") % 3]
+    return SPLITS[_place_of_split(source)]
+
+
+def _place_of_split(source: str) -> int:
+    return int.from_bytes(hashlib.blake2b(source.encode(), digest_size=8).digest(), "little") % 3
 
 
 @lru_cache(maxsize=256)
@@ -245,6 +269,7 @@ def make(seed: int, index: int, settings: Settings = Settings(), split: str | No
     if settings.curriculum in ("naive", "combined"):
         ranges = settings.ranges(index, "naive")
         sometimes = settings.ranges(index, "mix") if settings.curriculum == "combined" else None
+    wanted = None if split is None else SPLITS.index(split)
     for attempt in itertools.count():
         randomness = hashlib.shake_128(b"%s%d/%d" % (prefix, index, attempt)).digest(size)
         writer = _Writer(int.from_bytes(randomness, "little"), ranges, sometimes)
@@ -253,8 +278,8 @@ def make(seed: int, index: int, settings: Settings = Settings(), split: str | No
             writer.pending = OPERATIONS[writer.below(6)](writer)
         assert writer.pending is not None
         expression, value = writer.pending
-        source = "\n".join((*writer.statements, f"print({expression})"))
-        if split is None or split_of(source) == split:
+        source = "\n".join([*writer.statements, f"print({expression})"])
+        if wanted is None or _place_of_split(source) == wanted:
             return Program(source, str(value), writer.length, nesting)
     raise AssertionError("unreachable")
 
