@@ -4,8 +4,8 @@ All the randomness of a program is one large number, a hash of (settings, seed, 
 n takes the remainder by n and keeps the quotient. So program 1,000,000 costs no more than program 0, any process can
 make any program, and no library's random generator decides what is in the data.
 
->>> make(seed=1, index=2)
-Program(source='print((8*13))', target='104', length=8, nesting=3)
+>>> make(seed=1, index=1)
+Program(source='print((738 if 6<52 else 841))', target='738', length=3, nesting=1)
 """
 
 from __future__ import annotations
@@ -147,14 +147,15 @@ class _Writer:
         (smallest, how_many), sometimes = self._ranges[0], self._sometimes
         rest, longest, drawn = self._rest, self.length, []
         for _ in range(n):
+            length = smallest
             if sometimes is not None:
                 self._rest = rest
-                length = self.hardness(0)
-            else:
-                length = smallest + rest % how_many
+                length, rest = self.hardness(0), self._rest
+            elif how_many > 1:
+                rest, chosen = divmod(rest, how_many)
+                length += chosen
             if length > longest:
                 longest = length
-            # The length is not divided out first, so the last digit of a literal tells the length that it drew.
             rest, chosen = divmod(rest, _POWERS_OF_TEN[length])
             chosen += 1
             drawn.append((str(chosen), chosen))
