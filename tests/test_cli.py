@@ -31,7 +31,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     """Exit code and the one sentence of a command that fails."""
     code = main([str(word) for word in words])
-    error = capsys.readouterr().err
+    out, error = capsys.readouterr()
+    assert out == ""
     assert error.startswith("gfrnn: ")
     assert error.count("\n") == 1
     assert "Traceback" not in error
@@ -82,6 +83,9 @@ def test_it_is_a_module_too() -> None:
         (["train", "hutter-gated-lstm", "stray"], "unexpected argument 'stray'"),
         (["eval", "x", "--split", "dev"], "'dev' is none of train, valid, test, all"),
         (["plot"], "required: runs"),
+        (["train", "hutter-gated-lstm", "--validate-chars", "1"], "one character alone cannot be scored"),
+        (["train", "hutter-single-lstm", "--dropout", "0.5"], "it needs num_layers of at least 2"),
+        (["eval", "--quick"], "--quick is for program models"),
     ],
 )
 def test_usage_errors_are_2(words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +99,10 @@ def test_bad_data_and_models_are_3(tmp_path: Path, run: Path, capsys: pytest.Cap
     bad.write_bytes(b"abc\xffdef" * 100)
     for words, sentence in (
         (["train", "hutter-gated-lstm", "--data", tmp_path / "none"], "does not exist"),
-        (["train", "hutter-gated-lstm", "--data", bad, "--rows", 2, "--length", 5], "0xff at offset 3"),
+        (
+            ["train", "hutter-gated-lstm", "--data", bad, "--rows", 2, "--length", 5, "--unknown", "refuse"],
+            "0xff at offset 3",
+        ),
         (["data", "--data", tmp_path / "none"], "does not exist"),
         (["eval", run, "--data", bad], "0xff at offset 3"),
         (["eval", tmp_path], "a folder without a model"),
@@ -116,7 +123,8 @@ def test_prompts_that_make_no_sense_are_2(tmp_path: Path, run: Path, capsys: pyt
         (["--prompt", ""], "the prompt is empty"),
         (["--prompt-file", tmp_path / "empty"], "is empty"),
         (["--prompt", "a", "--prompt-file", "b"], "not both"),
-        (["--prompt", "a", "--chars", "-1"], "max_new must be 0 or more"),
+        (["--prompt", "a", "--chars", "-1"], "--chars is 0 or more"),
+        (["--prompt", "a", "--compare", run, "--samples", "2"], "leave --samples away"),
         (["--prompt", "a", "--top-p", "2"], "top_p must be in (0, 1]"),
     ):
         code, error = refused(capsys, "generate", run, *words)
@@ -139,9 +147,9 @@ def test_train_then_eval_generate_and_plot(tmp_path: Path, capsys: pytest.Captur
     valid = answer(capsys, "eval", out, "--split", "valid", "--json")
     assert valid["bpc"] == pytest.approx(result["bpc"], abs=1e-6)
     assert (valid["characters"], valid["split"]) == (1000, "valid")
-    assert "paper_bpc" not in valid
     own = answer(capsys, "eval", out, "--json")
     assert (own["characters"], own["split"], own["text"]) == (1000, "test", write_text(tmp_path))
+    assert "paper_bpc" not in own
     whole = answer(capsys, "eval", out, "--data", write_text(tmp_path), "--json")
     assert (whole["characters"], whole["split"]) == (20_000, "all")
     (sample,) = answer(capsys, "generate", out, "--prompt", "<page>", "--chars", 30, "--seed", 3, "--json")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from pathlib import Path
 
 import pytest
 
 from gfrnn import recipes
 from gfrnn.cli import main
+from gfrnn.training.loop import Trainer
 
 
 def test_the_demo_compares_two_models_and_goes_on_where_it_stopped(
@@ -31,5 +33,33 @@ def test_the_demo_compares_two_models_and_goes_on_where_it_stopped(
     assert shown.count("<title>") >= 2
     assert "not comparable with the paper's numbers" in shown
     assert {path.name for path in (tmp_path / "demo").iterdir()} == {*table, "curves.svg", "curves.png"}
+    trained = {path: path.read_bytes() for path in (tmp_path / "demo").rglob("*.safetensors")}
     assert main(words) == 0
     assert "continuing" not in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in (tmp_path / "demo").rglob("*.safetensors")} == trained
+
+
+def test_an_interrupted_demo_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = recipes.find
+
+    def small(name: str) -> recipes.Recipe:
+        recipe = real(name)
+        return dataclasses.replace(recipe, config=recipe.config.replace(hidden_size=4, num_layers=2))
+
+    monkeypatch.setattr(recipes, "find", small)
+    whole, updates = Trainer.update, list[int]()
+
+    def interrupted(trainer: Trainer) -> None:
+        whole(trainer)
+        updates.append(trainer.step)
+        if len(updates) == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "update", interrupted)
+    words = ["demo", "--minutes", "0.01", "--out", str(tmp_path / "demo")]
+    assert main(words) == 130
+    assert main(words) == 0
+    assert "continuing at update 5" in capsys.readouterr().out
+    assert updates[4:6] == [5, 6]

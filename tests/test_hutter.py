@@ -160,10 +160,11 @@ def test_a_text_shorter_than_a_batch_or_a_split_is_refused(tmp_path: Path) -> No
         corpus.excerpt().split("dev")
 
 
-def test_training_on_unknown_bytes_is_refused_or_said(tmp_path: Path) -> None:
+def test_unknown_bytes_in_training_are_learnt_refused_or_replaced(tmp_path: Path) -> None:
     path = write(tmp_path / "crlf.txt", TEXT.replace(b"\n", b"\r\n"))
+    assert len(Hutter(tiny(tmp_path).replace(data=str(path))).build_model(1).vocabulary) == 256
     with pytest.raises(DataError, match=r"0x0d.*offset 44"):
-        Hutter(tiny(tmp_path).replace(data=str(path)))
+        Hutter(tiny(tmp_path).replace(data=str(path), unknown="refuse"))
     task = Hutter(tiny(tmp_path).replace(data=str(path), unknown="replace"))
     assert task.notes() == [f"{path}: 40 bytes outside the vocabulary are read as '?'"]
 

@@ -40,6 +40,16 @@ def test_rmsprop_is_graves_formula() -> None:
     torch.testing.assert_close(p.detach(), torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0)
 
 
+def test_rmsprop_survives_gradients_that_hardly_change() -> None:
+    """Rounding makes n - m^2 negative, by more than epsilon."""
+    p, noise = nn.Parameter(torch.zeros(50)), torch.Generator().manual_seed(0)
+    optimizer = optim.build(OptimizerConfig(), [p])
+    for _ in range(600):
+        p.grad = 30 + 1e-3 * torch.randn(50, generator=noise)
+        optimizer.step()
+    assert p.isfinite().all()
+
+
 def test_adam_is_adam_and_clips() -> None:
     p = nn.Parameter(torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64))
     rates, clip = [0.01, 0.01, 0.005, 0.005], 1.0

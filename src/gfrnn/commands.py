@@ -51,6 +51,8 @@ def parse_train(argv: list[str]) -> tuple[Config, set[str], Namespace]:
     typed = {dashed(word).split("=")[0] for word in words}
     given = {key for key in recipe.config.options if f"--{key.replace('_', '-')}" in typed}
     changes = {key: getattr(args, key) for key in given}
+    if changes.get("data") and (changes["data"] != "excerpt" or Path("excerpt").exists()):
+        changes["data"] = str(Path(changes["data"]).absolute())  # config.yaml is read from other folders too
     if given & set(BUDGET):  # a budget on the command line replaces the recipe's
         changes = dict.fromkeys(BUDGET) | changes
     return recipe.config.replace(**changes), given, args
@@ -76,10 +78,11 @@ def recipes(argv: list[str]) -> int:
     if args.json:
         print(json.dumps(rows, indent=1))
         return 0
-    print(f"{'recipe':<24}{'parameters':>12}  {'the paper':>20}  about")
+    wide = max(map(len, load()))
+    print(f"{'recipe':<{wide}}{'parameters':>12}  {'the paper':>20}  about")
     for row in rows:
-        target = "" if row["paper"] is None else f"{row['metric']} {row['paper']:.3f}"
-        print(f"{row['recipe']:<24}{row['parameters']:>12,}  {target:>20}  {row['about']}")
+        target = row["metric"] if row["paper"] is None else f"{row['metric']} {row['paper']:.3f}"
+        print(f"{row['recipe']:<{wide}}{row['parameters']:>12,}  {target:>20}  {row['about']}")
     return 0
 
 
@@ -93,13 +96,16 @@ def data(argv: list[str]) -> int:
     from gfrnn.vocabulary import Vocabulary
 
     if args.download:
-        corpus.download()
+        from gfrnn.training.progress import Progress
+
+        with Progress("download", quiet=args.json) as progress:
+            corpus.download(tick=lambda done: progress.show_if_due(done, ""))
     text = corpus.load(args.data)
     splits = {name: len(text.split(name)) for name in ("train", "valid", "test")}
     unknown = Vocabulary().count_unknown(text.bytes)
     report = {"text": text.name, "bytes": len(text.bytes), "sha256": text.sha256, **splits}
     print_report(report | {"enwik8": text.is_enwik8, "unknown_bytes": unknown}, args.json)
-    if text.name == "enwik8 excerpt" and not args.json:
+    if text.fallback and not args.json:
         print(corpus.EXCERPT_NOTE)
     return 0
 
@@ -111,7 +117,11 @@ def evaluate(argv: list[str]) -> int:
     parser.add_argument("run", nargs="?", type=str, help="run or model folder [the model in the package]")
     parser.add_argument("--split", type=Literal["train", "valid", "test", "all"], help="[test; all of another text]")
     parser.add_argument("--data", type=str, help="another text: raw, .gz or .zip")
-    parser.add_argument("--unknown", type=Literal["refuse", "replace"], help="bytes the model lacks [refuse]")
+    parser.add_argument(
+        "--unknown",
+        type=Literal["refuse", "replace"],
+        help="bytes the model lacks [refuse; of its own text: as trained]",
+    )
     parser.add_argument("--half", action="store_true", help="also the BPC of weights stored in 16 bits")
     parser.add_argument("--quick", action="store_true", help="programs: fewer per cell")
     parser.add_argument("--threads", type=int, help="CPU threads [torch's choice]")
@@ -128,8 +138,9 @@ def evaluate(argv: list[str]) -> int:
         from gfrnn.evaluate_programs import report_run
 
         return report_run(args.run, quick=args.quick, as_json=args.json, quiet=args.quiet)
-    unknown = args.unknown or "refuse"
-    report = speak.evaluate(args.run, args.split, args.data, unknown, args.quiet or args.json, args.half)
+    if args.quick:
+        raise UsageError("--quick is for program models: a text is scored as a whole (--split, --data)")
+    report = speak.evaluate(args.run, args.split, args.data, args.unknown, args.quiet or args.json, args.half)
     print_report(report, args.json)
     return 0
 
@@ -157,6 +168,10 @@ def generate(argv: list[str]) -> int:
     from gfrnn import speak
     from gfrnn.generate import Sampling
 
+    if args.chars < 0 or args.samples < 1:
+        raise UsageError(f"--chars is 0 or more and --samples 1 or more, not {args.chars} and {args.samples}")
+    if args.compare is not None and args.samples > 1:
+        raise UsageError("--compare shows one continuation of each model: leave --samples away")
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
     prompt = speak.prompt_bytes(args.prompt, args.prompt_file)
     speak.generate(

@@ -22,8 +22,15 @@ class TextConfig(Section):
     rows: int = option(100, "texts read in parallel: the minibatch", least=1)
     length: int = option(100, "characters per row and update: truncated back-propagation", least=1)
     reset_every: int = option(100, "zero the hidden state before every n-th update; 0: never", least=0)
-    unknown: Literal["refuse", "replace"] = option("refuse", "bytes outside the vocabulary")
+    unknown: Literal["learn", "refuse", "replace"] = option(
+        "learn", "bytes that enwik8 does not have: learnt (the model knows all 256 then), refused, or read as '?'"
+    )
     validate_chars: int = option(0, "validate on the first n characters of the split; 0: on all", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.validate_chars == 1:
+            raise UsageError("validate_chars must be 0 or at least 2: one character alone cannot be scored")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +46,11 @@ class LayerConfig(Section):
     dropout: float = option(0.0, "between layers, in training", least=0)
     forget_bias: float = option(0.0, "initial bias of the LSTM's forget gates")
     input_std: float = option(0.0, "initial input weights normal(0, std); 0: the paper's uniform(-0.08, 0.08)", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dropout > 0 and self.num_layers == 1:
+            raise UsageError("dropout is between layers: it needs num_layers of at least 2")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -94,7 +94,6 @@ def encode_prompt(model: CharLM, prompt: bytes | str, unknown: str = "refuse") -
     return model.vocabulary.encode(data, name="the prompt", unknown=unknown)
 
 
-@torch.no_grad()
 def stream(
     model: CharLM,
     prompt: bytes | str,
@@ -104,21 +103,29 @@ def stream(
     unknown: str = "refuse",
     half: bool = False,
 ) -> Iterator[tuple[bytes, ...]]:
-    """Continue `prompt`: after each step one byte for every sample, `max_new` times.
+    """Continue `prompt`: after each step one byte for every sample, `max_new` times. What is wrong is said at once.
 
     One sample of a float32 model on the CPU is drawn by the C++ loop; with `half` it reads weights stored in 16 bits.
     """
     if max_new < 0 or samples < 1:
         raise UsageError(f"max_new must be 0 or more and samples 1 or more, got {max_new} and {samples}")
     ids = torch.from_numpy(encode_prompt(model, prompt, unknown).astype(np.int64))
+    reasons = why_not_in_one_loop(model, samples)
+    if half and reasons:
+        raise UsageError(f"half: {'; '.join(reasons)}")
+    return drawn(model, ids, max_new, sampling, samples, half, in_loop=not reasons)
+
+
+@torch.no_grad()
+def drawn(
+    model: CharLM, ids: Tensor, max_new: int, sampling: Sampling, samples: int, half: bool, in_loop: bool
+) -> Iterator[tuple[bytes, ...]]:
+    """What `stream` promises."""
     seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
     generators = [np.random.default_rng([seed, i]) for i in range(samples)]
     with evaluating(model):
         logits, state = read_prompt(model, ids)
-        reasons = why_not_in_one_loop(model, samples)
-        if half and reasons:
-            raise UsageError(f"half: {'; '.join(reasons)}")
-        if not reasons:
+        if in_loop:
             yield from in_one_loop(model, logits[0], state, max_new, sampling, generators[0], half)
             return
         logits, state, step_on = logits.expand(samples, -1), expand(state, samples), stepper(model.layer)

@@ -99,12 +99,13 @@ def add_dataclass(parser: Parser, default: Any, title: str) -> None:
     hints = typing.get_type_hints(type(default))
     for field in dataclasses.fields(default):
         value = getattr(default, field.name)
+        off = ", null: none" if value is not None and type(None) in typing.get_args(hints[field.name]) else ""
         shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else value
         group.add_argument(
             f"--{field.name.replace('_', '-')}",
             type=hints[field.name],
             default=value,
-            help=f"{field.metadata.get('help', '')} [{shown}]".strip().replace("%", "%%"),
+            help=f"{field.metadata.get('help', '')} [{shown}{off}]".strip().replace("%", "%%"),
         )
 
 

@@ -3,6 +3,7 @@
 import codecs
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ from gfrnn.training.progress import Progress
 
 PACKAGED = "gf-lstm-enwik8"
 LONGEST_PROMPT = 1 << 24
+NARROWEST = 40  # columns for two texts side by side
 
 
 def load_model(run: str | None) -> CharLM:
@@ -41,12 +43,15 @@ def architecture(run: str | None) -> str:
 
 
 def evaluate(
-    run: str | None, split: str | None, data: str | None, unknown: str, quiet: bool, half: bool = False
+    run: str | None, split: str | None, data: str | None, unknown: str | None, quiet: bool, half: bool = False
 ) -> dict[str, Any]:
     """Score a split of the run's own text, or of another; with `half`, also by the weights stored in 16 bits."""
     started = time.monotonic()
     model = load_model(run)
-    text = corpus.load(own_text(run) if data is None else data)
+    own = own_text(run)
+    text = corpus.load(data) if data is not None else load_own(run, own.data)
+    if unknown is None:
+        unknown = "replace" if data is None and own.unknown == "replace" else "refuse"
     if split is None:
         split = "test" if text.is_enwik8 or data is None else "all"
     part = text.bytes if split == "all" else text.split(split)
@@ -67,17 +72,28 @@ def evaluate(
     report["seconds"] = round(time.monotonic() - started, 2)
     if text.is_enwik8 and split == "test" and run is not None:
         report |= paper_number(run)
-    if text.name == "enwik8 excerpt" and not quiet and own_text(run) is None:
-        print(corpus.EXCERPT_NOTE)
+    if text.fallback:
+        print(corpus.EXCERPT_NOTE, file=sys.stderr)
+    if text.name == corpus.EXCERPT_NAME and run is None:
+        print("this model has read the excerpt in its training: the number says little", file=sys.stderr)
     return report
 
 
-def own_text(run: str | None) -> str | None:
-    """The text a run was trained on, if it was another than the default."""
+def own_text(run: str | None) -> TextConfig:
+    """How a run was told to read its text: the defaults if `run` is no run folder."""
     if run is None or not (Path(run) / "config.yaml").exists():
-        return None
+        return TextConfig()
     options = Config.load(Path(run) / "config.yaml").data
-    return options.data if isinstance(options, TextConfig) else None
+    return options if isinstance(options, TextConfig) else TextConfig()
+
+
+def load_own(run: str | None, path: str | None) -> corpus.Corpus:
+    try:
+        return corpus.load(path)
+    except DataError as error:
+        if path is None:
+            raise
+        raise DataError(f"{error} ({run} was trained on it: --data names another text)") from error
 
 
 def paper_number(run: str) -> dict[str, Any]:
@@ -122,6 +138,7 @@ def generate(
         return
     model = load_model(run)
     drawn = stream(model, prompt, chars, sampling, samples, unknown, half)
+    replaced = report_replaced(model, prompt)
     if samples == 1 and not as_json:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         sys.stdout.write(decoder.decode(prompt))
@@ -133,10 +150,19 @@ def generate(
     texts = [b"".join(column).decode("utf-8", "replace") for column in zip(*drawn, strict=True)] or [""] * samples
     if as_json:
         shown = prompt.decode("utf-8", "replace")
-        print(json.dumps([{"prompt": shown, "text": text, "tags": tags(shown + text)} for text in texts]))
+        extra = {"unknown_replaced": replaced} if unknown == "replace" else {}
+        print(json.dumps([{"prompt": shown, "text": text, "tags": tags(shown + text), **extra} for text in texts]))
         return
     for number, text in enumerate(texts, start=1):
         print(f"--- sample {number}\n{prompt.decode('utf-8', 'replace')}{text}")
+
+
+def report_replaced(model: CharLM, prompt: bytes) -> int:
+    """How many bytes of the prompt the model reads as '?'; it is said, too."""
+    count = model.vocabulary.count_unknown(np.frombuffer(prompt, dtype=np.uint8))
+    if count:
+        print(f"{count} bytes of the prompt are outside the vocabulary and read as '?'", file=sys.stderr)
+    return count
 
 
 def compare_models(
@@ -157,7 +183,9 @@ def compare_models(
     shown = prompt.decode("utf-8", "replace")
     texts = []
     for name in (run, other):
-        drawn = stream(load_model(name), prompt, chars, sampling, unknown=unknown, half=half)
+        model = load_model(name)
+        drawn = stream(model, prompt, chars, sampling, unknown=unknown, half=half)
+        report_replaced(model, prompt)
         texts.append(b"".join(byte for (byte,) in drawn).decode("utf-8", "replace"))
     both = (texts[0], texts[1])
     whole = (shown + texts[0], shown + texts[1])
@@ -171,7 +199,7 @@ def compare_models(
             )
         )
         return
-    width = os.get_terminal_size().columns if sys.stdout.isatty() else 100
+    width = max(shutil.get_terminal_size((100, 24)).columns, NARROWEST)
     print(f"{shown}\n")
     print(side_by_side(names, both, width))
     print(f"\n{tag_table(names, whole)}")

@@ -5,6 +5,7 @@ T time, B rows, V symbols, K = L*H features of the softmax.
 
 import copy
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,13 @@ class CharLM(Pretrained):
 
     @torch.no_grad()
     def score(self, data: bytes, unknown: str = "refuse") -> np.ndarray:
-        """Bits of every byte, given all bytes before it: float64, as long as `data`. Their mean is the BPC."""
+        """Bits of every byte, given all bytes before it: float64, as long as `data`. Their mean is the BPC.
+
+        A byte the model does not know is refused, or, with unknown="replace", read as '?'; a warning says how many.
+        """
+        replaced = self.vocabulary.count_unknown(np.frombuffer(data, dtype=np.uint8)) if unknown == "replace" else 0
+        if replaced:
+            warnings.warn(f"{replaced} bytes outside the vocabulary are read as '?'", stacklevel=3)
         ids = torch.from_numpy(self.vocabulary.encode(data, unknown=unknown).astype(np.int64))
         if len(ids) == 0:
             return np.zeros(0)

@@ -32,6 +32,21 @@ def validations(run: Path) -> tuple[str, list[dict[str, Any]]]:
     return metric, records
 
 
+def shortest_names(runs: list[Path]) -> list[str]:
+    """The ends of the paths, as long as it takes to tell the runs apart.
+
+    >>> shortest_names([Path("a/first/x"), Path("a/second/x"), Path("y")])
+    ['first/x', 'second/x', 'y']
+    """
+    parts = [run.resolve().parts for run in runs]
+
+    def short(own: tuple[str, ...]) -> str:
+        lengths = (n for n in range(1, len(own)) if sum(other[-n:] == own[-n:] for other in parts) == 1)
+        return str(Path(*own[-next(lengths, len(own)) :]))
+
+    return [short(own) for own in parts]
+
+
 def plot(runs: list[Path], out: Path) -> list[Path]:
     """Draw the curves of all runs into OUT.svg and OUT.png; returns the files."""
     try:
@@ -42,20 +57,21 @@ def plot(runs: list[Path], out: Path) -> list[Path]:
     from matplotlib import pyplot
 
     curves = {run: validations(run) for run in runs}
+    labels = shortest_names(list(curves))
     metrics = {metric for metric, _ in curves.values()}
     if len(metrics) != 1:
         raise UsageError(f"these runs are not comparable: they measure {' and '.join(sorted(metrics))}")
     (metric,) = metrics
     figure, panels = pyplot.subplots(1, len(AXES), figsize=(4.5 * len(AXES), 3.6), sharey=True, layout="constrained")
     for panel, (key, (label, scale)) in zip(panels, AXES.items(), strict=True):
-        for number, (run, (_, records)) in enumerate(curves.items()):
+        for number, (_, records) in enumerate(curves.values()):
             panel.plot(
                 [record[key] * scale for record in records],
                 [record[metric] for record in records],
                 color=COLOURS[number % len(COLOURS)],
                 linestyle=STYLES[number % len(STYLES)],
                 marker=".",
-                label=run.name or str(run),
+                label=labels[number],
             )
         panel.set_xlabel(label)
         panel.grid(alpha=0.3)

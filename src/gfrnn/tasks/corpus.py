@@ -1,5 +1,7 @@
 """Finding a text and checking it: enwik8 by path, environment, cache or download; an excerpt; any other file."""
 
+import contextlib
+import dataclasses
 import functools
 import gzip
 import hashlib
@@ -7,8 +9,7 @@ import lzma
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import IO, Any
@@ -21,7 +22,9 @@ from gfrnn.files import sha256_of
 ENWIK8_BYTES = 100_000_000
 ENWIK8_SHA1 = "57b8363b814821dc9d47aa4d41f58733519076b2"
 ENWIK8_URL = "https://mattmahoney.net/dc/enwik8.zip"
+ENWIK8_ZIP_BYTES = 35_000_000  # about
 EXCERPT = "excerpt"  # as a path: the text in the package, even where there is more
+EXCERPT_NAME = "enwik8 excerpt"
 EXCERPT_SHA256 = "837201cc53b8fc2bbfd8c5fbb7ae3459e188ce6f22522b68c206a9989cb4081a"
 EXCERPT_NOTE = (
     "no enwik8 found: using the 2 MB excerpt in the package; `gfrnn data --download` fetches all of it, "
@@ -33,13 +36,14 @@ CHUNK = 1 << 20
 BOMB_RATIO, BOMB_BYTES = 100, 64 << 20
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Corpus:
     """A text as bytes, never copied into memory as a whole when it comes from a file."""
 
     name: str
     bytes: np.ndarray  # uint8
     is_enwik8: bool = False  # the whole of it, checksum verified: only then do numbers compare with the paper's
+    fallback: bool = False  # the excerpt, and only because nothing else was named or found
 
     def split(self, name: str) -> np.ndarray:
         """The first 90 % are "train", then 5 % "valid", then 5 % "test".
@@ -63,16 +67,18 @@ class Corpus:
 
 def load(path: str | Path | None = None) -> Corpus:
     """The text at `path`; without one $GFRNN_DATA, then enwik8 in the cache folder, then the excerpt."""
-    if path == EXCERPT and not Path(EXCERPT).exists():
-        return excerpt()
-    if path is not None:
-        return read(Path(path))
-    if os.environ.get("GFRNN_DATA"):
-        return read(Path(os.environ["GFRNN_DATA"]))
+    named = path if path is not None else os.environ.get("GFRNN_DATA") or None
+    if named is not None:
+        if str(named) == EXCERPT and not Path(EXCERPT).exists():
+            return excerpt()
+        try:
+            return read(Path(named))
+        except DataError as error:
+            raise error if path is not None else DataError(f"GFRNN_DATA: {error}") from error
     for name in NAMES:
         if (cache_folder() / name).exists():
             return read(cache_folder() / name)
-    return excerpt()
+    return dataclasses.replace(excerpt(), fallback=True)
 
 
 def excerpt() -> Corpus:
@@ -85,7 +91,7 @@ def excerpt() -> Corpus:
     found = hashlib.sha256(text).hexdigest()
     if found != EXCERPT_SHA256:
         raise DataError(f"the excerpt in the package is damaged: expected sha256 {EXCERPT_SHA256}, found {found}")
-    return Corpus("enwik8 excerpt", np.frombuffer(text, dtype=np.uint8))
+    return Corpus(EXCERPT_NAME, np.frombuffer(text, dtype=np.uint8))
 
 
 def read(path: Path) -> Corpus:
@@ -125,16 +131,23 @@ def cache_folder() -> Path:
 
 
 def unpack(path: Path) -> Path:
-    """The raw file of a .gz or .zip: unpacked once into the cache folder, named by the packed file's checksum."""
-    target = cache_folder() / "unpacked" / sha256_of(path)[:32]
-    if target.exists():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    """The raw file of a .gz or .zip: unpacked once into the cache folder, named by the checksums of both."""
+    folder, packed_sum = cache_folder() / "unpacked", sha256_of(path)[:32]
+    for kept in sorted(folder.glob(f"{packed_sum}-*")):
+        if kept.suffix != ".part":
+            if kept.name == f"{packed_sum}-{sha256_of(kept)[:32]}":
+                return kept
+            kept.unlink()  # damaged since: the packed file makes it again
+    folder.mkdir(parents=True, exist_ok=True)
+    part, unpacked_sum = folder / f"{packed_sum}-{os.getpid()}.part", hashlib.sha256()
     try:
         with path.open("rb") as packed, part.open("wb") as out:
             for chunk in unpacked_chunks(path, packed):
                 out.write(chunk)
+                unpacked_sum.update(chunk)
+            out.flush()
+            os.fsync(out.fileno())
+        target = folder / f"{packed_sum}-{unpacked_sum.hexdigest()[:32]}"
         part.rename(target)
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
         raise DataError(f"{path} is damaged or not a {path.suffix} file: {error}") from error
@@ -180,18 +193,31 @@ def unpacked_chunks(path: Path, packed: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def download(url: str = ENWIK8_URL) -> Path:
-    """Fetch enwik8 into the cache folder: a .part file, renamed only when the checksum is right."""
+def nothing(fraction: float) -> None:
+    """What happens between chunks by default."""
+
+
+def download(url: str = ENWIK8_URL, tick: Callable[[float], None] = nothing) -> Path:
+    """Fetch enwik8 into the cache folder: a .part file, renamed only when the checksum is right.
+
+    `tick` gets the fraction done. What is there already and whole is not fetched again.
+    """
     import urllib.error
     import urllib.request
 
     target = cache_folder() / "enwik8.zip"
+    if target.exists():
+        with contextlib.suppress(DataError):
+            check_archive(target)
+            return target
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name("enwik8.zip.part")
     try:
         with urllib.request.urlopen(url, timeout=30) as response, part.open("wb") as out:
+            size = int(response.headers.get("Content-Length") or ENWIK8_ZIP_BYTES)
             while chunk := response.read(CHUNK):
                 out.write(chunk)
+                tick(out.tell() / size)
         check_archive(part)
         part.rename(target)
     except (urllib.error.URLError, TimeoutError, ConnectionError) as error:

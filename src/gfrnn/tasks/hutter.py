@@ -34,24 +34,38 @@ class Hutter:
         assert isinstance(config.data, TextConfig) and isinstance(config.model, LayerConfig)
         self.options, self.model_options = config.data, config.model
         self.corpus = corpus.load(self.options.data)
-        self.vocabulary = Vocabulary()
-        self.numbers = self.vocabulary.numbers(self.options.unknown)
+        self.reads = self.corpus.name
+        self.vocabulary = self.choose_vocabulary()
+        self.numbers = self.vocabulary.numbers("replace" if self.options.unknown == "replace" else "refuse")
         self.train, self.valid = self.corpus.split("train"), self.corpus.split("valid")
         self.rows, self.length = self.options.rows, self.options.length
         self.characters = self.rows * self.length
         self.epoch = len(self.train) / self.characters
-        if len(self.train) <= self.characters or len(self.valid) < 2:
+        if len(self.valid) < 2:
+            raise DataError(f"{self.corpus.name}: {len(self.corpus.bytes)} bytes leave too few for validation")
+        if len(self.train) <= self.characters:
             raise DataError(
                 f"{self.corpus.name}: its {len(self.train)} training characters are fewer than one minibatch of "
                 f"{self.rows} rows x {self.length}: use a longer text, or smaller --rows and --length"
             )
-        if not self.corpus.is_enwik8 and self.options.unknown == "refuse":
-            self.vocabulary.check(self.corpus.bytes, self.corpus.name)
+
+    def choose_vocabulary(self) -> Vocabulary:
+        """The paper's 205 symbols; all 256 bytes for a text that has others, if they are to be learnt."""
+        paper, text = Vocabulary(), self.corpus
+        if self.options.unknown == "refuse" and not text.is_enwik8:
+            paper.check(text.bytes, text.name)
+        if self.options.unknown == "learn" and not text.is_enwik8 and paper.count_unknown(text.bytes):
+            return Vocabulary(bytes(range(256)))
+        return paper
 
     def notes(self) -> list[str]:
         """What the user should know about the data."""
-        if self.corpus.name == "enwik8 excerpt" and self.options.data is None:
+        if self.corpus.fallback:
             return [corpus.EXCERPT_NOTE]
+        if len(self.vocabulary) == 256:
+            return [
+                f"{self.corpus.name} has bytes that enwik8 does not have: the model knows all 256, not the usual 205"
+            ]
         if self.options.unknown == "replace" and (count := self.vocabulary.count_unknown(self.corpus.bytes)):
             return [f"{self.corpus.name}: {count} bytes outside the vocabulary are read as '?'"]
         return []
@@ -65,7 +79,7 @@ class Hutter:
         options = dataclasses.asdict(self.model_options)
         input_std = options.pop("input_std")
         try:
-            model = CharLM(**options)
+            model = CharLM(vocabulary=self.vocabulary.symbols, **options)
         except ValueError as error:
             raise UsageError(str(error)) from error
         if input_std:

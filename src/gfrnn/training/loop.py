@@ -4,6 +4,7 @@ A task is a class whose constructor takes a `Config` and which has
 
     name, metric, higher_is_better   e.g. "hutter", "bpc", False: the validation metric that chooses the best model
     rows                             rows of the global minibatch; each owns its stream of data and its hidden state
+    reads                            a few words: what it reads, e.g. "enwik8"
     characters                       symbols read per update, all rows together
     epoch                            updates per pass through the training data (may be a fraction)
     build_model(seed)                the model, a `models.pretrained.Pretrained`, freshly initialised

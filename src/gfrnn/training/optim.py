@@ -21,7 +21,7 @@ class GravesRMSProp(torch.optim.Optimizer):
         w = w + d
 
     torch.optim.RMSprop(centered=True, momentum=...) is something else: it adds epsilon outside the square root (so that
-    1e-4 hardly bounds the step, and rounding can make the root's argument negative), and its learning rate multiplies
+    1e-4 hardly bounds the step), and its learning rate multiplies
     the momentum buffer, so that halving it also halves what is already on its way.
     """
 
@@ -46,6 +46,7 @@ class GravesRMSProp(torch.optim.Optimizer):
             torch._foreach_lerp_(mean, grads, 1 - group["decay"])
             root = torch._foreach_add(square, group["eps"])
             torch._foreach_addcmul_(root, mean, mean, -1)
+            torch._foreach_clamp_min_(root, group["eps"])  # n - m^2 is never negative, but rounding may say so
             torch._foreach_sqrt_(root)
             torch._foreach_mul_(delta, group["momentum"])
             torch._foreach_addcdiv_(delta, grads, root, -group["lr"])

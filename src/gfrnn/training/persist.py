@@ -133,7 +133,7 @@ def mend_best(trainer: "Trainer") -> None:
     try:
         snapshot = checkpoints.load(best_step)
     except DataError as error:
-        trainer.progress.say(f"best/ cannot be mended, it will be at the next improvement: {error}")
+        trainer.progress.warn(f"best/ cannot be mended, it will be at the next improvement: {error}")
         return
     averages = {k.removeprefix("average."): v for k, v in snapshot.tensors.items() if k.startswith("average.")}
     training = {"recipe": trainer.config.recipe, "step": best_step, "characters": snapshot.counters["characters"]}

@@ -1,5 +1,6 @@
 """What the user sees while something long runs: a bar on a terminal, a line every few seconds elsewhere, or nothing."""
 
+import os
 import sys
 import time
 from typing import Any
@@ -8,10 +9,13 @@ PLAIN_SECONDS = 5.0
 
 
 class Progress:
-    """Shows a fraction done, a few words, and the time left: `with Progress("x") as bar: bar.show(0.3, "words")`."""
+    """Shows a fraction done, a few words, and the time left: `with Progress("x") as bar: bar.show(0.3, "words")`.
 
-    def __init__(self, title: str, quiet: bool = False) -> None:
-        self.title, self.quiet = title, quiet
+    `quiet` shows nothing but warnings; `silent` (a process for which another one speaks) not even those.
+    """
+
+    def __init__(self, title: str, quiet: bool = False, silent: bool = False) -> None:
+        self.title, self.quiet, self.silent = title, quiet or silent, silent
         self.bar: Any = None
         self.started = self.last_line = time.monotonic()
         self.first_fraction: float | None = None
@@ -54,7 +58,7 @@ class Progress:
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=fraction, words=words)
         elif not self.quiet:
-            print(f"{self.title}  {100 * fraction:5.1f} %  {words}  {self.left(fraction)}", flush=True)
+            self.print(f"{self.title}  {100 * fraction:5.1f} %  {words}  {self.left(fraction)}")
 
     def left(self, fraction: float) -> str:
         """The time left, judging by the pace since the first call."""
@@ -72,4 +76,18 @@ class Progress:
         if self.bar is not None:
             self.bar.console.print(sentence, highlight=False, markup=False)
         elif not self.quiet:
-            print(sentence, flush=True)
+            self.print(sentence)
+
+    def warn(self, sentence: str) -> None:
+        """A line that must be seen, however quiet: then it goes to standard error."""
+        if not self.quiet:
+            self.say(sentence)
+        elif not self.silent:
+            print(sentence, file=sys.stderr, flush=True)
+
+    def print(self, line: str) -> None:
+        try:
+            print(line, flush=True)
+        except BrokenPipeError:  # `gfrnn train ... | head`: nobody reads on, and the work goes on
+            self.quiet = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -18,7 +18,8 @@ from gfrnn.training.checkpoint import Checkpoints, lock
 from gfrnn.training.distributed import join
 from gfrnn.training.loop import Trainer
 from gfrnn.training.progress import Progress
-from gfrnn.training.runlog import CONFIG, RunLog, environment, read_metrics, write_environment
+from gfrnn.training.runlog import CONFIG, METRICS, RunLog, environment, read_metrics, write_environment
+from gfrnn.training.signals import leaving_at_once
 from gfrnn.training.world import World
 
 # May differ when a run is continued: they change what is written, or where the (same, it is checked) text is found.
@@ -41,7 +42,11 @@ def train(
     with join() as world:
         if world.size > 1:
             world.alike(origin(config), "a configuration or code")
-        with lock(out) if world.first else nullcontext(), Progress(config.recipe, quiet or not world.first) as progress:
+        with (
+            leaving_at_once(),
+            lock(out) if world.first else nullcontext(),
+            Progress(config.recipe, quiet, silent=not world.first) as progress,
+        ):
             result = train_together(config, out, set(given), resume, progress, world)
         return result if world.first else {}
 
@@ -49,7 +54,7 @@ def train(
 def train_together(
     config: Config, out: Path, given: set[str], resume: str, progress: Progress, world: World
 ) -> dict[str, Any]:
-    checkpoints = Checkpoints(out, config.run.keep, progress.say)
+    checkpoints = Checkpoints(out, config.run.keep, progress.warn)
 
     def settled() -> dict[str, Any]:
         return settle(config, out, given, resume, checkpoints, progress).options
@@ -63,7 +68,7 @@ def train_together(
         raise UsageError(f"{task.rows} rows are too few for {world.size} processes: each needs a row of the minibatch")
     world.alike(task.identity(), "data")
     for note in task.notes():
-        progress.say(note)
+        progress.warn(note)
     checkpoints.keep = config.run.keep
     if world.first:
         checkpoints.sweep()
@@ -127,6 +132,8 @@ def settle(
     """The configuration that will run: the folder's own where there is one, else `config`."""
     if resume not in ("auto", "never"):
         raise UsageError(f"resume is 'auto' or 'never', not {resume!r}")
+    if (out / "model.safetensors").exists():
+        raise UsageError(f"{out} holds a saved model, which would be taken for the run's own: choose another --out")
     if not (out / CONFIG).exists():
         if checkpoints.steps():
             raise DataError(f"{out} has checkpoints but no {CONFIG}: it is no whole run folder")
@@ -135,6 +142,8 @@ def settle(
         raise UsageError(f"{out} already holds a run: choose another --out, or continue it with --resume auto")
     stored = Config.load(out / CONFIG)
     if not checkpoints.steps():
+        if (out / "best").exists() or ((out / METRICS).exists() and any(r["step"] > 0 for r in read_metrics(out))):
+            raise DataError(f"{out} holds a trained model or its records, but no checkpoint: choose another --out")
         return config  # stopped before anything was learnt
     if stored.task != config.task:
         raise UsageError(f"{out} was started as {stored.recipe}, not {config.recipe}: choose another --out")
@@ -147,7 +156,7 @@ def settle(
         raise UsageError(f"{out} was started as {stored.recipe} with other options ({said}): choose another --out")
     if changed & set(BUDGET):
         kept = ", ".join(f"{unit} {limit:g}" for unit, limit in stored.run.budget.items())
-        progress.say(f"{out}: keeping the budget this run was started with ({kept})")
+        progress.warn(f"{out}: keeping the budget this run was started with ({kept})")
     return stored.replace(**{key: new[key] for key in changed & FREE & given})
 
 
@@ -157,6 +166,7 @@ def summary(trainer: Trainer, already_done: bool) -> dict[str, Any]:
     result: dict[str, Any] = {
         "run": str(out),
         "recipe": trainer.config.recipe,
+        "data": task.reads,
         "parameters": sum(p.numel() for p in trainer.parameters),
         "updates": trainer.step,
         "characters": counters.characters,

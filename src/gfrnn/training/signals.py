@@ -1,6 +1,8 @@
 """Asking a run to stop: SIGTERM and SIGUSR1 (pre-emption) and SIGINT (Ctrl-C)."""
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gfrnn.errors import GfrnnError, Interrupted, Preempted
@@ -27,3 +29,18 @@ class Signals:
 
     def remember(self, number: int, frame: Any) -> None:
         self.number = number
+
+
+@contextmanager
+def leaving_at_once() -> Iterator[None]:
+    """While entered, pre-emption ends the command at once: for the parts of it that have nothing to save."""
+
+    def leave(number: int, frame: Any) -> None:
+        raise Preempted(f"stopped by {signal.Signals(number).name} outside of training; the same command continues")
+
+    before = {number: signal.signal(number, leave) for number, kind in MEANING.items() if kind is Preempted}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -29,6 +29,7 @@ class Programs:
     """Every update reads whole programs from the zero state; nothing is carried from one to the next."""
 
     name, metric, higher_is_better = "programs", "symbol_accuracy", True
+    reads = "generated programs"
 
     def __init__(self, config: Config) -> None:
         assert isinstance(config.data, ProgramsConfig) and isinstance(config.model, Seq2SeqConfig)
