@@ -1,6 +1,7 @@
 """Heat maps: who is compared with whom, what is marked, and that the numbers are in the picture."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,19 @@ def test_the_command(runs: list[str], tmp_path: Path, capsys: Capture) -> None:
     out, err = capsys.readouterr()
     assert json.loads(out) == [str(tmp_path / name) for name in names]
     assert "2 programs a cell:" in err
+
+
+def test_reports_published_without_weights_are_drawn_too(runs: list[str], tmp_path: Path, capsys: Capture) -> None:
+    first, again = str(tmp_path / "first"), str(tmp_path / "again.png")
+    assert main(["plot", *runs, "--heatmap", "--out", first]) == 0
+    for run in runs:
+        shutil.rmtree(Path(run) / "best")
+    assert main(["plot", *runs, "--heatmap", "--out", again]) == 0
+    assert (tmp_path / "again-exact.svg").read_bytes() == (tmp_path / "first-exact.svg").read_bytes()
+    assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "first.svg").read_bytes()
+    capsys.readouterr()
+    assert main(["eval", runs[0]]) == 3
+    assert "without a validated model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

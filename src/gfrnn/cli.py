@@ -20,7 +20,7 @@ VERBS = {
     "generate": ("gfrnn.commands:generate", "continue a text, byte by byte"),
     "recipes": ("gfrnn.commands:recipes", "what can be trained, with the paper's numbers"),
     "data": ("gfrnn.commands:data", "find, check or download enwik8"),
-    "plot": ("gfrnn.commands:plot", "learning curves of runs"),
+    "plot": ("gfrnn.commands:plot", "learning curves of runs; heat maps of program models"),
     "demo": ("gfrnn.demo:main", "two models learn side by side on real text, in four minutes"),
     "programs": ("gfrnn.tasks.programs:main", "generate the programs of the second task"),
     "run-program": ("gfrnn.run_program:main", "ask a trained model what a program prints"),

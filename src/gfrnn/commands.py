@@ -199,6 +199,8 @@ def plot(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if args.out is not None and not args.out.name:
         raise UsageError(f"--out names the files to write, without their suffix: '{args.out}' is no name")
+    if args.out is not None and args.out.suffix in (".svg", ".png"):
+        args.out = args.out.with_suffix("")
     if args.heatmap:
         set_threads(args.threads)
         from gfrnn.report import heatmap

@@ -23,7 +23,7 @@ from gfrnn.errors import DataError
 from gfrnn.files import read_small, replace_file, sha256_of
 from gfrnn.intervals import Share, clustered, wilson
 from gfrnn.models.char_lm import LAYERS
-from gfrnn.models.pretrained import evaluating, find
+from gfrnn.models.pretrained import evaluating, find, model_inside
 from gfrnn.models.seq2seq import Seq2Seq
 from gfrnn.tasks.corpus import cache_folder
 from gfrnn.tasks.programs import Program, Settings, stream
@@ -175,16 +175,20 @@ def unpack(text: str) -> list[int]:
 def grid_of(run: str | Path, *, quick: bool = False, quiet: bool = False, again: bool = False) -> dict[str, Any]:
     """The report of a run's best model: the one kept in the run folder if it is of this model, else a new one.
 
+    Of a run that is published without its weights, the report kept there is all there is.
+
     >>> grid_of("no/such/run")
     Traceback (most recent call last):
     gfrnn.errors.DataError: no/such/run is neither a folder nor a model in the package
     """
+    kept = Path(run) / (QUICK if quick else FULL)
+    if not again and kept.exists() and model_inside(Path(run)) is None:
+        return read_report(kept)
     folder = find(run)
     model_sha256, updates = sha256_of(folder / "model.safetensors"), updates_of(folder)
     model = Seq2Seq.from_pretrained(run)
     identity = {"unit": model.decoder.unit, "wiring": model.decoder.wiring, "hidden_size": model.decoder.hidden_size}
     identity["parameters"] = sum(p.numel() for p in model.parameters())
-    kept = Path(run) / (QUICK if quick else FULL)
     if kept.exists() and not again:
         report = read_report(kept)
         if report["model_sha256"] == model_sha256:

@@ -101,12 +101,18 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return config, unpack_tensors(files["model.safetensors"], folder / "model.safetensors")
 
 
+def model_inside(folder: Path) -> Path | None:
+    """The model folder that a folder is or, being a run folder, has."""
+    candidates = (folder, folder / "best", folder / "best.old")
+    return next((candidate for candidate in candidates if (candidate / "model.safetensors").exists()), None)
+
+
 def find(folder_or_name: str | Path) -> Path:
     """The model folder meant by a folder, a run folder, or the name of a model in the package."""
     folder = Path(folder_or_name)
-    for candidate in (folder, folder / "best", folder / "best.old"):
-        if (candidate / "model.safetensors").exists():
-            return candidate
+    inside = model_inside(folder)
+    if inside is not None:
+        return inside
     packaged = resources.files("gfrnn").joinpath("pretrained")
     names = [entry.name for entry in packaged.iterdir() if entry.is_dir()] if packaged.is_dir() else []
     if str(folder_or_name) in names:

@@ -197,6 +197,18 @@ def _mean(cells: Cells, chosen: Callable[[int, int], bool]) -> float:
     return sum(values) / len(values)
 
 
+def unit_of(run: Path) -> str:
+    """The recurrent unit of a run's model, or of its report where the weights were not kept."""
+    from gfrnn.evaluate_programs import FULL, QUICK, read_report
+    from gfrnn.models.pretrained import model_inside
+    from gfrnn.models.seq2seq import Seq2Seq
+
+    reports = [run / name for name in (FULL, QUICK) if (run / name).exists()]
+    if reports and model_inside(run) is None:
+        return str(read_report(reports[0])["model"]["unit"])
+    return Seq2Seq.from_pretrained(run).decoder.unit
+
+
 def plot(
     runs: Sequence[Path], out: Path, *, quick: bool = False, quiet: bool = False, tell: Callable[[str], None] = print
 ) -> list[Path]:
@@ -206,10 +218,9 @@ def plot(
     first. It is done in full, unless `quick` asks for less or one of the runs has been evaluated quickly only.
     """
     from gfrnn.evaluate_programs import FULL, QUICK, grid_of
-    from gfrnn.models.seq2seq import Seq2Seq
 
     names = [run.name or str(run) for run in runs]
-    by_unit([(name, Seq2Seq.from_pretrained(run).decoder.unit) for name, run in zip(names, runs, strict=True)])
+    by_unit([(name, unit_of(run)) for name, run in zip(names, runs, strict=True)])
     drawing()
     quick = quick or any((run / QUICK).exists() and not (run / FULL).exists() for run in runs)
     reports = [(name, grid_of(run, quick=quick, quiet=quiet)) for name, run in zip(names, runs, strict=True)]
