@@ -8,6 +8,7 @@ from gfrnn.options import Parser
 RECIPES = ("modern-stacked-lstm", "modern-gated-lstm")
 PROMPT = b"  <page>\n    <title>"
 SAMPLE_CHARS = 300
+LEARNING_RATE = 8e-3  # minutes want a larger one than the recipes' epoch: docs/decisions.md
 
 
 def main(argv: list[str]) -> int:
@@ -30,7 +31,9 @@ def train(name: str, out: Path, data: str, minutes: float, seed: int, quiet: boo
     from gfrnn.recipes import find
     from gfrnn.training.run import train as run
 
-    config = find(name).config.replace(data=data, epochs=None, minutes=minutes, seed=seed, validate_chars=0)
+    config = find(name).config.replace(
+        data=data, epochs=None, minutes=minutes, learning_rate=LEARNING_RATE, seed=seed, validate_chars=0
+    )
     return run(config, out, given={"seed", "minutes", "data"}, quiet=quiet)
 
 

@@ -14,7 +14,9 @@ from runs import run_tiny, write_text
 import gfrnn
 from gfrnn import evaluate_programs
 from gfrnn.bench.output import as_text
+from gfrnn.config import Config
 from gfrnn.models import Seq2Seq
+from gfrnn.recipes import find
 from gfrnn.training.runlog import read_metrics
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -84,6 +86,12 @@ def test_the_card_of_the_packaged_model_quotes_its_log() -> None:
     assert f"{start['parameters']:,} parameters" in card
     assert f"{last['characters']:,} characters" in card
     assert f"(validation {final['bpc']:.3f})" in card
+    tested = json.loads((LOGGED / "test.json").read_text())
+    assert (tested["text"], tested["split"], tested["characters"]) == ("enwik8", "test", 5_000_000)
+    assert f"**Test BPC {tested['bpc']:.3f}**" in card
+    logged, recipe = Config.load(LOGGED / "config.yaml"), find("modern-gated-lstm").config
+    changed = {key for key, value in recipe.options.items() if logged.options[key] != value}
+    assert changed <= {"data", "unknown"}  # so that the card's command is the whole truth
 
 
 def test_the_tables_of_the_bench_are_made_of_its_json() -> None:

@@ -66,4 +66,4 @@ def twin(name: str, model: LayerConfig) -> Config:
     """Many small updates instead of few large ones, for one epoch."""
     data = TextConfig(rows=16, length=50, reset_every=0, validate_chars=500_000)
     run = RunConfig(epochs=1.0, log_every=200)
-    return Config(name, "hutter", data, modern.started(model), modern.optimizer(learning_rate=8e-3), run)
+    return Config(name, "hutter", data, modern.started(model), modern.optimizer(learning_rate=4e-3), run)
