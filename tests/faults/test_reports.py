@@ -77,6 +77,19 @@ def test_the_logged_run_still_gives_its_published_curves(tmp_path: Path) -> None
     assert picture(tmp_path, LOGGED)["of.svg"] == (LOGGED / "curves.svg").read_bytes()
 
 
+def test_the_logged_grids_still_give_their_published_heat_maps_and_numbers(tmp_path: Path) -> None:
+    runs = sorted((RESULTS / "programs").glob("programs-*"))
+    assert len(runs) == 4
+    drawn = picture(tmp_path, *runs, heatmap=True)
+    for name in ("", "-exact"):
+        assert drawn[f"of{name}.svg"] == (RESULTS / f"programs/heatmap{name}.svg").read_bytes()
+    page = (RESULTS / "programs/README.md").read_text()
+    for run in runs:
+        grid = json.loads((run / "grid.json").read_text())
+        assert f"| {100 * grid['symbol_accuracy']:.2f} % (" in page
+        assert f"| {100 * grid['exact_match']:.2f} % (" in page
+
+
 def test_the_card_of_the_packaged_model_quotes_its_log() -> None:
     card = (Path(gfrnn.__file__).parent / "pretrained/gf-lstm-enwik8/README.md").read_text()
     records = read_metrics(LOGGED)
