@@ -111,14 +111,20 @@ class Checkpoints:
 
     def latest(self) -> Snapshot | None:
         """The newest whole checkpoint; None when there never was one. Damaged ones are reported, never loaded."""
-        steps = self.steps()
-        for step in reversed(steps):
+        damaged: list[str] = []
+        for step in reversed(self.steps()):
             try:
-                return self.load(step)
+                snapshot = self.load(step)
             except DataError as error:
-                self.report(f"checkpoint step-{step} is not used: {error}")
-        if steps:
-            raise DataError(f"{self.folder}: every checkpoint is damaged; move the folder away to start afresh")
+                damaged.append(f"checkpoint step-{step} is not used: {error}")
+                continue
+            for sentence in damaged:
+                self.report(sentence)
+            return snapshot
+        if damaged:
+            raise DataError(
+                f"{self.folder}: every checkpoint is damaged; move the folder away to start afresh ({damaged[0]})"
+            )
         return None
 
     def write_best(self, config: dict[str, Any], model: dict[str, Tensor]) -> None:

@@ -25,6 +25,7 @@ READY = b"ready\n"
 
 # Limits are set inside, before any program is seen: a hook between fork and exec is not safe in a threaded parent.
 # A program's seconds are the processor's, so that a busy machine makes no program endless: the alarm ends the process.
+# Should the alarm fail, the kernel's own limit, which counts whole seconds of the process's whole life, follows soon.
 _WORKER = """
 import json, resource, signal, sys
 seconds, memory = float(sys.argv[1]), int(sys.argv[2])
@@ -36,11 +37,15 @@ limit(resource.RLIMIT_FSIZE, (0, 0))
 limit(resource.RLIMIT_CORE, (0, 0))
 limit(resource.RLIMIT_NOFILE, (3, 3))
 limit(resource.RLIMIT_NPROC, (0, 0))
+hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
 signal.signal(signal.SIGPROF, signal.SIG_DFL)
 print("ready", flush=True)
 for line in sys.stdin:
     printed = []
     known = {"print": lambda value: printed.append(str(value)), "range": range}
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    until = int(used.ru_utime + used.ru_stime + seconds) + 2
+    limit(resource.RLIMIT_CPU, (until if hard == resource.RLIM_INFINITY else min(until, hard), hard))
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         exec(compile(json.loads(line), "program", "exec"), {"__builtins__": known})
@@ -106,7 +111,7 @@ class PythonRunner:
 
     def _without_answer(self, line: bytes | None) -> DataError:
         status = self._stop()
-        if line is None or status == -signal.SIGPROF:
+        if line is None or status in (-signal.SIGPROF, -signal.SIGXCPU):
             return DataError(f"the program did not end within {self.seconds:g} seconds of CPU time")
         if len(line) > ANSWER_BYTES:
             return DataError(f"the program prints more than {ANSWER_BYTES:,} bytes")
