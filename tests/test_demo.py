@@ -13,9 +13,8 @@ from gfrnn.cli import main
 from gfrnn.training.loop import Trainer
 
 
-def test_the_demo_compares_two_models_and_goes_on_where_it_stopped(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     real = recipes.find
 
     def small(name: str) -> recipes.Recipe:
@@ -23,6 +22,11 @@ def test_the_demo_compares_two_models_and_goes_on_where_it_stopped(
         return dataclasses.replace(recipe, config=recipe.config.replace(hidden_size=4, num_layers=2))
 
     monkeypatch.setattr(recipes, "find", small)
+
+
+def test_the_demo_compares_two_models_and_goes_on_where_it_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["demo", "--minutes", "0.001", "--out", str(tmp_path / "demo")]
     assert main(words) == 0
     shown = capsys.readouterr().out
@@ -42,13 +46,6 @@ def test_the_demo_compares_two_models_and_goes_on_where_it_stopped(
 def test_an_interrupted_demo_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = recipes.find
-
-    def small(name: str) -> recipes.Recipe:
-        recipe = real(name)
-        return dataclasses.replace(recipe, config=recipe.config.replace(hidden_size=4, num_layers=2))
-
-    monkeypatch.setattr(recipes, "find", small)
     whole, updates = Trainer.update, list[int]()
 
     def interrupted(trainer: Trainer) -> None:
