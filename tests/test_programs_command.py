@@ -64,6 +64,7 @@ def test_text_output_can_be_run(capsys: Capture) -> None:
         ("--count 0", 2, "--count must be at least 1"),
         ("--curriculum blend", 2, "blend"),
         ("--verify --seconds 0", 2, "--seconds must be more than 0"),
+        ("--seconds 3", 2, "--seconds is the time limit of --verify"),
         ("--lenght 3", 2, "did you mean '--length'"),
         ("--read nowhere.jsonl", 3, "nowhere.jsonl"),
         ("--read nowhere.jsonl --count 10", 2, "--read takes the programs of a file as they are: --count would"),

@@ -16,6 +16,7 @@ from gfrnn.tasks.programs.symbols import encode_source, encode_target
 from gfrnn.tasks.programs.verify import verified
 
 LONGEST_LINE = 1 << 16
+SECONDS = 2.0  # of CPU time for one program under --verify
 # The options that say which programs are generated, and what they are when nothing is said.
 GENERATION = {
     "count": 10,
@@ -34,6 +35,10 @@ FIELDS = {"source": str, "target": str, "length": int, "nesting": int}
 
 def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
+    if args.seconds is None:
+        args.seconds = SECONDS
+    elif not args.verify:
+        raise UsageError("--seconds is the time limit of --verify: alone it would change nothing")
     if not 0 < args.seconds <= 3600:
         raise UsageError(f"--seconds must be more than 0 and at most 3600 (got {args.seconds:g})")
     asked = {name: getattr(args, name) for name in GENERATION if getattr(args, name) is not None}
@@ -91,7 +96,7 @@ def _parser() -> Parser:
     add("--first", type=int, help="index of the first program in the stream [0]")
     add("--read", metavar="FILE", type=str, help="check the programs of a file (JSON lines) instead")
     add("--verify", action="store_true", help="run every program through Python; stop at the first disagreement")
-    add("--seconds", type=float, default=2.0, help="with --verify: CPU seconds a program may take [2]")
+    add("--seconds", type=float, help=f"with --verify: CPU seconds a program may take [{SECONDS:g}]")
     add("--json", action="store_true", help="one JSON object a line")
     return parser
 
