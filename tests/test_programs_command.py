@@ -1,7 +1,9 @@
 """`gfrnn programs`, the check by Python itself, and the reader of the language."""
 
+import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -51,6 +53,23 @@ def test_text_output_can_be_run(capsys: Capture) -> None:
     for block in blocks:
         source, answer = block.split("\n# ")
         assert str(evaluate(source)) == answer
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_bar_beside_the_data_where_a_terminal_shows_it(seen: bool, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "gfrnn", "programs", "--count", "30000", "--json"]
+    terminal, error = pty.openpty() if seen else os.pipe()  # read one, write to the other
+    file = tmp_path / "programs"
+    with file.open("w") as out, subprocess.Popen(words, stdout=out, stderr=error) as process:
+        os.close(error)
+        shown = b""
+        with contextlib.suppress(OSError):  # how a terminal whose other end is closed says so
+            while part := os.read(terminal, 1 << 16):
+                shown += part
+    os.close(terminal)
+    assert process.returncode == 0
+    assert [Program(**json.loads(line)) for line in file.read_text().splitlines()] == list(stream(1, 30_000))
+    assert (b"programs" in shown and b"%" in shown) if seen else shown == b""
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,20 @@ PLAIN_SECONDS = 5.0
 class Progress:
     """Shows a fraction done, a few words, and the time left: `with Progress("x") as bar: bar.show(0.3, "words")`.
 
-    `quiet` shows nothing but warnings; `silent` (a process for which another one speaks) not even those.
+    `quiet` shows nothing but warnings; `silent` (a process for which another one speaks) not even those. `aside` is for
+    commands whose output is data: a bar on standard error if that is a terminal and the data go elsewhere, or nothing.
     """
 
-    def __init__(self, title: str, quiet: bool = False, silent: bool = False) -> None:
-        self.title, self.quiet, self.silent = title, quiet or silent, silent
+    def __init__(self, title: str, quiet: bool = False, silent: bool = False, aside: bool = False) -> None:
+        unseen = aside and (sys.stdout.isatty() or not sys.stderr.isatty())
+        self.title, self.quiet, self.silent, self.aside = title, quiet or silent or unseen, silent, aside
         self.bar: Any = None
         self.started = self.last_line = time.monotonic()
         self.first_fraction: float | None = None
 
     def __enter__(self) -> "Progress":
-        if not self.quiet and sys.stdout.isatty():
-            from rich import progress
+        if not self.quiet and (self.aside or sys.stdout.isatty()):
+            from rich import console, progress
 
             columns = (
                 progress.TextColumn("{task.description}"),
@@ -31,7 +33,8 @@ class Progress:
                 progress.TextColumn("{task.fields[words]}"),
                 progress.TimeRemainingColumn(),
             )
-            self.bar = progress.Progress(*columns, refresh_per_second=2)
+            terminal = console.Console(stderr=self.aside)
+            self.bar = progress.Progress(*columns, console=terminal, refresh_per_second=2)
             self.bar.add_task(self.title, total=1.0, words="")
             self.bar.start()
         return self

@@ -14,6 +14,7 @@ from gfrnn.tasks.programs.generator import CURRICULA, SPLITS, Program, Settings,
 from gfrnn.tasks.programs.language import evaluate
 from gfrnn.tasks.programs.symbols import encode_source, encode_target
 from gfrnn.tasks.programs.verify import verified
+from gfrnn.training.progress import Progress
 
 LONGEST_LINE = 1 << 16
 SECONDS = 2.0  # of CPU time for one program under --verify
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> int:
         programs = verified(programs, args.seconds, origin)
     elif args.read is not None:
         programs = _evaluated(programs, origin)
-    count = _write(programs, sys.stdout, as_json=args.json)
+    count = _write(programs, sys.stdout, as_json=args.json, of=None if args.read else args.count)
     if args.verify:
         print(f"Python agrees with {count:,} of {count:,} programs", file=sys.stderr)
     return 0
@@ -101,15 +102,18 @@ def _parser() -> Parser:
     return parser
 
 
-def _write(programs: Iterator[Program], out: TextIO, *, as_json: bool) -> int:
+def _write(programs: Iterator[Program], out: TextIO, *, as_json: bool, of: int | None) -> int:
+    """Print them all, with a bar beside it if `of` says how many there will be."""
     count = 0
-    for program in programs:
-        count += 1
-        if as_json:
-            out.write(dump(program))
-        else:
-            out.write(f"{program.source}\n# {program.target}\n\n")
-    out.flush()
+    with Progress("programs", quiet=of is None, aside=True) as progress:
+        for count, program in enumerate(programs, 1):
+            if as_json:
+                out.write(dump(program))
+            else:
+                out.write(f"{program.source}\n# {program.target}\n\n")
+            if of is not None and count % 1000 == 0:
+                progress.show_if_due(count / of, f"{count:,}")
+        out.flush()
     return count
 
 
