@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -36,11 +35,12 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))
 
 
-@pytest.mark.parametrize("lost", [["checkpoints"], ["checkpoints", "best"]])
+@pytest.mark.parametrize("lost", [["checkpoints"], ["checkpoints", "best"], ["checkpoints", "config.yaml"]])
 def test_a_run_that_lost_its_checkpoints_is_not_begun_again(tmp_path: Path, lost: list[str]) -> None:
     run_tiny(tmp_path)
+    (tmp_path / "lost").mkdir()
     for name in lost:
-        shutil.rmtree(tmp_path / "run" / name)
+        (tmp_path / "run" / name).rename(tmp_path / "lost" / name)
     before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
     with pytest.raises(DataError, match="no checkpoint: choose another --out"):
         run_tiny(tmp_path)

@@ -134,17 +134,15 @@ def settle(
         raise UsageError(f"resume is 'auto' or 'never', not {resume!r}")
     if (out / "model.safetensors").exists():
         raise UsageError(f"{out} holds a saved model, which would be taken for the run's own: choose another --out")
-    if not (out / CONFIG).exists():
-        if checkpoints.steps():
-            raise DataError(f"{out} has checkpoints but no {CONFIG}: it is no whole run folder")
-        return config
-    if resume == "never" and checkpoints.steps():
-        raise UsageError(f"{out} already holds a run: choose another --out, or continue it with --resume auto")
-    stored = Config.load(out / CONFIG)
+    stored = Config.load(out / CONFIG) if (out / CONFIG).exists() else None
     if not checkpoints.steps():
         if (out / "best").exists() or ((out / METRICS).exists() and any(r["step"] > 0 for r in read_metrics(out))):
             raise DataError(f"{out} holds a trained model or its records, but no checkpoint: choose another --out")
-        return config  # stopped before anything was learnt
+        return config  # nothing there, or stopped before anything was learnt
+    if stored is None:
+        raise DataError(f"{out} has checkpoints but no {CONFIG}: it is no whole run folder")
+    if resume == "never":
+        raise UsageError(f"{out} already holds a run: choose another --out, or continue it with --resume auto")
     if stored.task != config.task:
         raise UsageError(f"{out} was started as {stored.recipe}, not {config.recipe}: choose another --out")
     old, new = stored.options, config.options
