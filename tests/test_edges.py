@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -17,7 +18,7 @@ import pytest
 from runs import run_tiny, tiny
 from test_cli import answer, refused, tiny_words
 
-from gfrnn import speak
+from gfrnn import commands, speak
 from gfrnn.cli import main
 from gfrnn.errors import DataError, Preempted
 from gfrnn.models import CharLM
@@ -196,6 +197,24 @@ def test_preemption_in_the_last_validation_is_75(tmp_path: Path, monkeypatch: py
         run_tiny(tmp_path, validate_chars=500)
     monkeypatch.undo()
     assert run_tiny(tmp_path, validate_chars=500)["already_done"]
+
+
+def test_preemption_while_torch_is_imported_is_75(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def importing(threads: int | None) -> None:
+        with contextlib.suppress(Exception):  # as some modules do around what they can do without
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(commands, "set_threads", importing)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # or a failure would end all tests
+    try:
+        code, error = refused(capsys, *tiny_words(tmp_path), "--out", tmp_path / "run")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert code == 75
+    assert "SIGTERM" in error
+    assert not (tmp_path / "run").exists()
 
 
 def test_two_columns_fit_the_narrowest_terminal() -> None:

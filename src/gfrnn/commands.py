@@ -17,9 +17,11 @@ def train(argv: list[str]) -> int:
     config, given, args = parse_train(argv)
     if "WORLD_SIZE" in os.environ:  # torch's own words about a lost connection are pages; ours is a sentence
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
-    set_threads(args.threads)
-    from gfrnn.training.run import train as run
+    from gfrnn.training.signals import leaving_at_once
 
+    with leaving_at_once():  # the import of torch takes seconds
+        set_threads(args.threads)
+        from gfrnn.training.run import train as run
     out = args.out or Path("runs") / config.recipe
     result = run(config, out, given=given, resume=args.resume, quiet=args.quiet or args.json)
     if result:

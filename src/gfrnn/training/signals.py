@@ -34,9 +34,12 @@ class Signals:
 @contextmanager
 def leaving_at_once() -> Iterator[None]:
     """While entered, pre-emption ends the command at once: for the parts of it that have nothing to save."""
+    came = list[Preempted]()
 
     def leave(number: int, frame: Any) -> None:
-        raise Preempted(f"stopped by {signal.Signals(number).name} outside of training; the same command continues")
+        name = signal.Signals(number).name
+        came.append(Preempted(f"stopped by {name} outside of training; the same command continues"))
+        raise came[-1]
 
     before = {number: signal.signal(number, leave) for number, kind in MEANING.items() if kind is Preempted}
     try:
@@ -44,3 +47,5 @@ def leaving_at_once() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    if came:  # modules that are being imported catch whatever is raised
+        raise came[-1]
