@@ -57,12 +57,13 @@ def test_out_must_not_be_a_model_or_a_file(tmp_path: Path, capsys: pytest.Captur
         assert sentence in error
 
 
-def test_training_goes_on_when_nobody_reads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pipe", ["| head -1", "--quiet --unknown replace 2> >(exec true)"])
+def test_training_goes_on_when_nobody_reads(pipe: str, tmp_path: Path) -> None:
     words = [*tiny_words(tmp_path, updates=300, validate_every=2), "--out", str(tmp_path / "run")]
-    command = " ".join([sys.executable, "-m", "gfrnn", *words])
-    done = subprocess.run(
-        ["bash", "-c", f"{command} | head -1; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True
-    )
+    with (tmp_path / "text.txt").open("ab") as text:
+        text.write(b"\x00")  # something to warn of
+    command = " ".join([sys.executable, "-m", "gfrnn", *words, pipe])
+    done = subprocess.run(["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     latest = checkpoint.Checkpoints(tmp_path / "run").latest()
     assert latest is not None

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from typing import Any
+from typing import Any, TextIO
 
 PLAIN_SECONDS = 5.0
 
@@ -86,11 +86,12 @@ class Progress:
         if not self.quiet:
             self.say(sentence)
         elif not self.silent:
-            print(sentence, file=sys.stderr, flush=True)
+            self.print(sentence, sys.stderr)
 
-    def print(self, line: str) -> None:
+    def print(self, line: str, stream: TextIO | None = None) -> None:
+        stream = sys.stdout if stream is None else stream
         try:
-            print(line, flush=True)
+            print(line, file=stream, flush=True)
         except BrokenPipeError:  # `gfrnn train ... | head`: nobody reads on, and the work goes on
             self.quiet = True
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
