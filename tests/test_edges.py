@@ -177,6 +177,22 @@ def test_a_download_that_is_there_is_not_fetched_again(tmp_path: Path, monkeypat
     assert told == [1.0, 1.0]
 
 
+@pytest.mark.parametrize("place", ["version", "encrypted", "directory"])
+def test_an_archive_that_is_damaged_anywhere_is_named_and_fetched_again(tmp_path: Path, place: str) -> None:
+    path = tmp_path / "my.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("text", b"some words " * 500)
+    whole = bytearray(path.read_bytes())
+    entry, end = whole.rindex(b"PK\1\2"), whole.rindex(b"PK\5\6")
+    at, value = {"version": (entry + 6, 255), "encrypted": (entry + 8, 1), "directory": (end + 17, 255)}[place]
+    whole[at] |= value
+    path.write_bytes(whole)
+    with pytest.raises(DataError, match=r"my\.zip is damaged"):
+        corpus.load(path)
+    with pytest.raises(DataError, match="the download is damaged"):
+        corpus.check_archive(path)
+
+
 def test_preemption_outside_of_training_is_75_too() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Preempted, match="SIGTERM") as stopped, leaving_at_once():

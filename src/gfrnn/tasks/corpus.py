@@ -34,6 +34,8 @@ NAMES = ("enwik8", "enwik8.gz", "enwik8.zip")
 CHUNK = 1 << 20
 # Text never compresses like this; a file that does would only fill the disk.
 BOMB_RATIO, BOMB_BYTES = 100, 64 << 20
+# How gzip and zipfile say it; the last two: a version or an encryption that damage made them see.
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, NotImplementedError, RuntimeError)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +151,7 @@ def unpack(path: Path) -> Path:
             os.fsync(out.fileno())
         target = folder / f"{packed_sum}-{unpacked_sum.hexdigest()[:32]}"
         part.rename(target)
-    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except DAMAGED as error:
         raise DataError(f"{path} is damaged or not a {path.suffix} file: {error}") from error
     finally:
         part.unlink(missing_ok=True)
@@ -162,8 +164,14 @@ class ShortReads:
     LONGEST = 4 << 20
 
     def __init__(self, file: IO[bytes]) -> None:
-        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+        self.tell, self.seekable = file.tell, file.seekable
         self.file = file
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        try:
+            return self.file.seek(offset, whence)
+        except (OSError, ValueError):  # what the directory says may lie before the file's beginning
+            raise zipfile.BadZipFile("its list of files is damaged") from None
 
     def read(self, size: int = -1) -> bytes:
         content = self.file.read(min(size, self.LONGEST + 1) if size >= 0 else self.LONGEST + 1)
@@ -238,7 +246,7 @@ def check_archive(path: Path) -> None:
             for chunk in unpacked_chunks(path, packed):
                 sha1.update(chunk)
                 size += len(chunk)
-    except (EOFError, zlib.error, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         raise DataError(f"the download is damaged ({error}): try again") from error
     if sha1.hexdigest() != ENWIK8_SHA1:
         raise DataError(
