@@ -189,6 +189,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "model of no unit": (lambda r: r["model"].pop("unit"), "no report of a whole grid"),
     "unknown unit": (lambda r: r["model"].update(unit="relu"), "no unit and wiring"),
     "unknown wiring": (lambda r: r["model"].update(wiring=[]), "no report of a whole grid"),
+    "updates": (lambda r: r.update(updates="many"), "its updates are no number"),
     "no checksum": (lambda r: r.update(programs_sha256="abc"), "it lacks a checksum"),
     "number for a checksum": (lambda r: r.update(programs_sha256=1), "no report of a whole grid"),
     "a cell twice": (lambda r: with_first_cell(r, length=2), "its cells are not those of the grid"),

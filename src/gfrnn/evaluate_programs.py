@@ -228,6 +228,8 @@ def flaw_of(report: dict[str, Any]) -> str:
     """What is wrong with a report, if anything. It may also raise whatever data of another shape makes it raise."""
     if report["model"]["unit"] not in LAYERS or report["model"]["wiring"] not in WIRINGS:
         return "its model has no unit and wiring that there are"
+    if type(report.get("updates", 0)) not in (int, type(None)):
+        return "its updates are no number"
     if not all(re.fullmatch("[0-9a-f]{64}", report[name]) for name in ("model_sha256", "programs_sha256")):
         return "it lacks a checksum"
     places = [(nesting, length) for nesting in NESTINGS for length in LENGTHS]
