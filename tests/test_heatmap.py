@@ -222,6 +222,12 @@ def test_options_of_heat_maps_are_refused_for_curves(runs: list[str], capsys: Ca
         assert "they go with --heatmap" in capsys.readouterr().err
 
 
+def test_runs_of_one_wiring_and_one_name_are_told_apart(runs: list[str], tmp_path: Path, capsys: Capture) -> None:
+    shutil.copytree(runs[0], tmp_path / "again" / "gated")
+    assert main(["plot", runs[0], str(tmp_path / "again" / "gated"), "--heatmap", "--out", str(tmp_path / "map")]) == 0
+    assert f"LSTM: again/gated is better than {tmp_path.name}/gated in 0 of 50 cells" in capsys.readouterr().out
+
+
 def test_help_mentions_heat_maps(capsys: Capture) -> None:
     assert main(["plot", "--help"]) == 0
     assert "heat maps of program models" in " ".join(capsys.readouterr().out.split())

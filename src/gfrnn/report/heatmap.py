@@ -15,6 +15,7 @@ import numpy as np
 
 from gfrnn.errors import UsageError
 from gfrnn.intervals import Share, paired
+from gfrnn.report.curves import shortest_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -219,7 +220,7 @@ def plot(
     """
     from gfrnn.evaluate_programs import FULL, QUICK, grid_of
 
-    names = [run.name or str(run) for run in runs]
+    names = shortest_names(list(runs))
     by_unit([(name, unit_of(run)) for name, run in zip(names, runs, strict=True)])
     drawing()
     quick = quick or any((run / QUICK).exists() and not (run / FULL).exists() for run in runs)
