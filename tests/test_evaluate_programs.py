@@ -129,13 +129,27 @@ def test_the_grid_is_test_programs_of_every_cell() -> None:
 
 def test_the_grid_is_made_once_and_a_changed_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     programs, sha256 = grid_programs(2)
-    monkeypatch.setattr(evaluate_programs, "cell", None)  # it must not be asked again
+    asked: list[int] = []
+    monkeypatch.setattr(
+        evaluate_programs, "cell", lambda n, length, count: (asked.append(count), cell(n, length, count))[1]
+    )
     assert grid_programs(2) == (programs, sha256)
+    assert asked == [1] * 50  # a look at each cell's first, and no more
     (kept,) = (evaluate_programs.cache_folder() / "programs").iterdir()
     text = kept.read_text()
     kept.write_text(text.replace('"target": "', '"target": "1', 1))
     with pytest.raises(DataError, match=r"test-2-.*jsonl was changed after it was written"):
         grid_programs(2)
+
+
+def test_test_programs_of_another_generator_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as other:
+        other.setattr(evaluate_programs, "GRID_SEED", 99)
+        old = grid_programs(2)
+    new = grid_programs(2)
+    assert new[0] != old[0]
+    assert new == grid_programs(2)
+    assert new[0][2:4] == list(cell(1, 2, 2))
 
 
 def test_eval_reports_and_keeps_the_grid(run: Path, capsys: Capture) -> None:
