@@ -163,7 +163,7 @@ def test_what_is_no_model_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a folder without a model"):
         CharLM.from_pretrained(tmp_path)
     (tmp_path / "config.yaml").touch()
-    with pytest.raises(DataError, match="a run without a validated model yet"):
+    with pytest.raises(DataError, match="a run without a model"):
         CharLM.from_pretrained(tmp_path)
     with pytest.raises(DataError, match="nowhere is neither a folder nor a model"):
         CharLM.from_pretrained("nowhere")

@@ -50,7 +50,8 @@ def test_a_run_that_lost_its_checkpoints_is_not_begun_again(tmp_path: Path, lost
 def test_out_must_not_be_a_model_or_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     CharLM(hidden_size=4, num_layers=1).save_pretrained(tmp_path / "model")
     (tmp_path / "file").touch()
-    for name, sentence in (("model", "holds a saved model"), ("file", "is a file, not a folder")):
+    is_file = f"{tmp_path}/file is a file, not a folder"
+    for name, sentence in (("model", "holds a saved model"), ("file", is_file), ("file/sub/sub", is_file)):
         code, error = refused(capsys, *tiny_words(tmp_path), "--out", tmp_path / name)
         assert code == 2
         assert sentence in error
@@ -199,19 +200,21 @@ def test_preemption_outside_of_training_is_75_too() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_preemption_in_the_last_validation_is_75(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("whole", [False, True])
+def test_preemption_in_the_last_validation_is_75(whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Hutter.validate
 
     def stopped(self: Hutter, model: CharLM, full: bool, *rest: object) -> dict[str, float]:
-        if full:
+        metrics = real(self, model, full, *rest)  # type: ignore[arg-type]
+        if full is whole:
             signal.raise_signal(signal.SIGTERM)
-        return real(self, model, full, *rest)  # type: ignore[arg-type]
+        return metrics
 
     monkeypatch.setattr(Hutter, "validate", stopped)
     with pytest.raises(Preempted):
-        run_tiny(tmp_path, validate_chars=500)
+        run_tiny(tmp_path, validate_chars=500, validate_every=1000)
     monkeypatch.undo()
-    assert run_tiny(tmp_path, validate_chars=500)["already_done"]
+    assert run_tiny(tmp_path, validate_chars=500, validate_every=1000)["already_done"]
 
 
 def test_preemption_while_torch_is_imported_is_75(

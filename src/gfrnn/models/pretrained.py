@@ -120,7 +120,7 @@ def find(folder_or_name: str | Path) -> Path:
     if folder.is_dir():
         started = (folder / "config.yaml").exists()
         why = (
-            "a run without a validated model yet"
+            "a run without a model (none was validated yet, or it was published without its weights)"
             if started
             else "a folder without a model (no best/, no model.safetensors)"
         )

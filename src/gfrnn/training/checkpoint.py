@@ -150,8 +150,9 @@ class Checkpoints:
 
 def lock(run: Path) -> IO[bytes]:
     """Keep a second process out of the run folder for as long as the returned file is open."""
-    if run.exists() and not run.is_dir():
-        raise UsageError(f"--out {run} is a file, not a folder")
+    there = next(path for path in (run, *run.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UsageError(f"--out {run}: {there} is a file, not a folder")
     make_folder(run)
     file = (run / "lock").open("ab+")
     try:

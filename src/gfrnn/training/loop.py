@@ -89,11 +89,11 @@ class Trainer:
                 if self.validation_due():
                     self.validate()
                     self.agree()
-                if self.counters.done:
-                    break
                 if self.stop_signal:
                     self.save()
                     raise MEANING[self.stop_signal](f"saved at update {self.step}; the same command continues")
+                if self.counters.done:
+                    break
                 self.update()
                 if self.step % self.config.run.log_every == 0:
                     self.record()
