@@ -85,6 +85,16 @@ def test_outside_the_language(model: Path, tmp_path: Path, content: bytes, sente
     assert (out, err.count("\n")) == ("", 1)
 
 
+@pytest.mark.parametrize("order", ["run file --beam 2 --json", "run --beam 2 --json file", "--json run --beam=2 file"])
+def test_options_may_stand_anywhere(model: Path, tmp_path: Path, order: str, capsys: Capture) -> None:
+    file = tmp_path / "my program.py"
+    file.write_text(SOURCE)
+    places = {"run": str(model), "file": str(file)}
+    assert main(["run-program", *(places.get(word, word) for word in order.split())]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["source"], len(said["answers"])) == (SOURCE, 2)
+
+
 def test_wrong_arguments(model: Path, tmp_path: Path, capsys: Capture) -> None:
     file = tmp_path / "program.py"
     file.write_text("print(1)")

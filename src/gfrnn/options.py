@@ -37,9 +37,28 @@ class Parser(ArgumentParser):
     def parse_args(self, args: Sequence[str] | None = None, **kwargs: Any) -> Namespace:  # type: ignore[override]
         """As argparse; `--some_key` is read as `--some-key`."""
         try:
-            return super().parse_args([dashed(word) for word in args or []], **kwargs)
+            return super().parse_args(self.options_first([dashed(word) for word in args or []]), **kwargs)
         except argparse.ArgumentError as error:
             raise UsageError(f"{self.prog}: {self.sentence(str(error))}") from error
+
+    def options_first(self, words: list[str]) -> list[str]:
+        """The same words with the arguments last: argparse takes no more of them after `RUN --json`."""
+        if all(action.option_strings for action in self._actions):
+            return words
+        options: list[str] = []
+        arguments: list[str] = []
+        rest = iter(words)
+        for word in rest:
+            if word == "--":
+                return [*options, word, *arguments, *rest]
+            if word == "-" or not word.startswith("-"):
+                arguments.append(word)
+                continue
+            options.append(word)
+            action = self._option_string_actions.get(word)
+            if action is not None and action.nargs is None:
+                options += [value for value in (next(rest, None),) if value is not None]
+        return [*options, *arguments]
 
     def error(self, message: str, ex: Exception | None = None) -> typing.NoReturn:
         raise argparse.ArgumentError(None, message) from ex
