@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import matplotlib.image
 import pytest
 
 from gfrnn import evaluate_programs
@@ -113,6 +114,16 @@ def test_pictures_hold_the_numbers(tmp_path: Path) -> None:
     assert "LSTM, stacked, after 1,500 updates<" in text
     assert "LSTM, gated<" in text  # nobody knows
     assert again.read_bytes() == svg.read_bytes()
+
+
+def test_equal_maps_have_equal_colours(tmp_path: Path) -> None:
+    nothing_right = [("s", report("lstm", "stacked", 0)), ("g", report("lstm", "gated", 0))]
+    _, png = draw(pair(nothing_right, "exact_match"), "exact_match", tmp_path / "maps")
+    picture = matplotlib.image.imread(png)
+    height, width = picture.shape[:2]
+    stacked, gated = (picture[int(0.25 * height), int(x * width)] for x in (0.07, 0.37))  # inside, beside the numbers
+    assert (stacked == gated).all()
+    assert (stacked[:3] != 1).any()
 
 
 @pytest.mark.parametrize(

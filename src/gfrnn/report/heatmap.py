@@ -101,6 +101,8 @@ def draw(rows: Sequence[Row], metric: str, stem: Path) -> list[Path]:
     """Writes stem.svg and stem.png."""
     pyplot = drawing()
     shares = [share.value for row in rows for cells in (row.a, row.b) for share in cells.values()]
+    lowest = min(shares)
+    highest = max(*shares, lowest + 0.01)  # a scale of no width would colour equal maps differently
     most = max(0.01, *(abs(share.value) for row in rows for share in row.gain.values()))
     settings: Any = {"svg.hashsalt": "gfrnn", "font.size": 9, "hatch.linewidth": 0.6}
     with pyplot.rc_context(settings):
@@ -108,7 +110,7 @@ def draw(rows: Sequence[Row], metric: str, stem: Path) -> list[Path]:
             len(rows), 3, figsize=(15.5, 0.9 + 2.75 * len(rows)), squeeze=False, layout="constrained"
         )
         for row, (left, middle, right) in zip(rows, axes, strict=True):
-            scale = {"cmap": "cividis", "vmin": min(shares), "vmax": max(shares)}
+            scale = {"cmap": "cividis", "vmin": lowest, "vmax": highest}
             image(left, row.a, f"{row.title}, {row.names[0]}{row.after[0]}", _percent, scale)
             accuracy = image(middle, row.b, f"{row.title}, {row.names[1]}{row.after[1]}", _percent, scale)
             figure.colorbar(accuracy, ax=[left, middle], label="%", format=_percent_tick, pad=0.01)
