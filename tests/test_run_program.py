@@ -95,6 +95,12 @@ def test_options_may_stand_anywhere(model: Path, tmp_path: Path, order: str, cap
     assert (said["source"], len(said["answers"])) == (SOURCE, 2)
 
 
+def test_a_closed_standard_input(model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["run-program", str(model)]) == 3
+    assert capsys.readouterr().err == "gfrnn: standard input is closed: name a file\n"
+
+
 def test_wrong_arguments(model: Path, tmp_path: Path, capsys: Capture) -> None:
     file = tmp_path / "program.py"
     file.write_text("print(1)")

@@ -48,6 +48,8 @@ def read_program(file: str, name: str) -> str:
     """The text of the program, without the newline at its end."""
     limit = 4 * MOST_CHARACTERS
     try:
+        if file == "-" and sys.stdin is None:
+            raise DataError("standard input is closed: name a file")
         if file == "-":
             content = sys.stdin.buffer.read(limit)
         else:
