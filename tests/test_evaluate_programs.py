@@ -1,5 +1,6 @@
 """Accuracies and their intervals; the grid, its cache, and its report."""
 
+import hashlib
 import json
 import random
 import subprocess
@@ -19,6 +20,7 @@ from gfrnn.intervals import clustered, paired, wilson
 from gfrnn.models import CharLM
 from gfrnn.models.seq2seq import Seq2Seq
 from gfrnn.tasks.programs import Settings, split_of, stream
+from gfrnn.tasks.programs.command import dump
 from gfrnn.tasks.programs.symbols import encode_target
 
 Capture = pytest.CaptureFixture[str]
@@ -145,11 +147,15 @@ def test_the_grid_is_made_once_and_a_changed_file_is_refused(monkeypatch: pytest
 def test_test_programs_of_another_generator_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as other:
         other.setattr(evaluate_programs, "GRID_SEED", 99)
-        old = grid_programs(2)
-    new = grid_programs(2)
-    assert new[0] != old[0]
-    assert new == grid_programs(2)
-    assert new[0][2:4] == list(cell(1, 2, 2))
+        old, _ = grid_programs(2)
+    shorter = "".join(map(dump, list(cell(1, 1, 2)) * 7)).encode()
+    folder = evaluate_programs.cache_folder() / "programs"
+    (folder / f"test-2-{hashlib.sha256(shorter).hexdigest()[:32]}.jsonl").write_bytes(shorter)
+    new, sha256 = grid_programs(2)
+    assert len(new) == len(old)
+    assert new[2:4] == list(cell(1, 2, 2)) != old[2:4]
+    assert grid_programs(2) == (new, sha256)
+    assert len(list(folder.iterdir())) == 3
 
 
 def test_eval_reports_and_keeps_the_grid(run: Path, capsys: Capture) -> None:
@@ -203,7 +209,6 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "model of no unit": (lambda r: r["model"].pop("unit"), "no report of a whole grid"),
     "unknown unit": (lambda r: r["model"].update(unit="relu"), "no unit and wiring"),
     "unknown wiring": (lambda r: r["model"].update(wiring=[]), "no report of a whole grid"),
-    "updates": (lambda r: r.update(updates="many"), "its updates are no number"),
     "no checksum": (lambda r: r.update(programs_sha256="abc"), "it lacks a checksum"),
     "number for a checksum": (lambda r: r.update(programs_sha256=1), "no report of a whole grid"),
     "a cell twice": (lambda r: with_first_cell(r, length=2), "its cells are not those of the grid"),
@@ -223,6 +228,8 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "not counts": (lambda r: with_first_cell(r, right_symbols="0?00"), "no report of a whole grid"),
     "more per cell": (lambda r: r.update(per_cell=5), "the counts of nesting 1, length 1"),
+    "a fraction per cell": (lambda r: r.update(per_cell=4.0), "no whole number"),
+    "a text for updates": (lambda r: r.update(updates="many"), "no whole number"),
     "an accuracy": (lambda r: with_first_cell(r, symbol_accuracy=0.99), "nesting 1, length 1 do not follow from"),
     "a text for it": (lambda r: with_first_cell(r, exact_match="0"), "no report of a whole grid"),
     "a number too large": (lambda r: with_first_cell(r, exact_match=10**400), "no report of a whole grid"),

@@ -177,7 +177,7 @@ def test_reports_published_without_weights_are_drawn_too(runs: list[str], tmp_pa
     assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "first.svg").read_bytes()
     capsys.readouterr()
     assert main(["eval", runs[0]]) == 3
-    assert "without a validated model" in capsys.readouterr().err
+    assert "published without its weights" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,9 @@ def test_options_may_stand_anywhere(model: Path, tmp_path: Path, order: str, cap
 
 def test_a_closed_standard_input(model: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    assert main(["run-program", str(model)]) == 3
-    assert capsys.readouterr().err == "gfrnn: standard input is closed: name a file\n"
+    for words in (["run-program", str(model)], ["generate", "--prompt-file", "-"]):
+        assert main(words) == 3
+        assert capsys.readouterr().err == "gfrnn: standard input is closed: name a file\n"
 
 
 def test_wrong_arguments(model: Path, tmp_path: Path, capsys: Capture) -> None:

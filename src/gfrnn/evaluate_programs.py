@@ -134,7 +134,7 @@ def grid_programs(per_cell: int = PER_CELL) -> tuple[list[Program], str]:
         if path.stem != f"test-{per_cell}-{found[:32]}":
             raise DataError(f"{path} was changed after it was written (sha256 {found}): remove it and it is made again")
         programs = list(read(path))
-        if programs[::per_cell] == firsts:
+        if len(programs) == len(cells) * per_cell and programs[::per_cell] == firsts:
             return programs, found
     programs = [program for place in cells for program in cell(*place, per_cell)]
     content = "".join(map(dump, programs)).encode()
@@ -233,10 +233,10 @@ def flaw_of(report: dict[str, Any]) -> str:
     """What is wrong with a report, if anything. It may also raise whatever data of another shape makes it raise."""
     if report["model"]["unit"] not in LAYERS or report["model"]["wiring"] not in WIRINGS:
         return "its model has no unit and wiring that there are"
-    if type(report.get("updates", 0)) not in (int, type(None)):
-        return "its updates are no number"
     if not all(re.fullmatch("[0-9a-f]{64}", report[name]) for name in ("model_sha256", "programs_sha256")):
         return "it lacks a checksum"
+    if type(report["per_cell"]) is not int or not isinstance(report.get("updates"), int | None):
+        return "its programs a cell or its updates are no whole number"
     places = [(nesting, length) for nesting in NESTINGS for length in LENGTHS]
     if [(cell["nesting"], cell["length"]) for cell in report["cells"]] != places:
         return "its cells are not those of the grid"

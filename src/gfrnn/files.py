@@ -5,6 +5,7 @@ import glob
 import hashlib
 import os
 import stat
+import sys
 import time
 from pathlib import Path
 
@@ -20,6 +21,19 @@ def sha256_of(path: Path) -> str:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def read_named(name: str, limit: int) -> bytes:
+    """The first `limit` bytes of the file that a user named, or of standard input if that is `-`."""
+    try:
+        if name != "-":
+            with Path(name).open("rb") as file:
+                return file.read(limit)
+        if sys.stdin is None:
+            raise DataError("standard input is closed: name a file")
+        return sys.stdin.buffer.read(limit)
+    except OSError as error:
+        raise DataError(f"{name} cannot be read: {error.strerror}") from None
 
 
 def write_file(path: Path, content: bytes) -> None:

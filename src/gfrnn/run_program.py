@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gfrnn.errors import DataError, UsageError
+from gfrnn.files import read_named
 from gfrnn.options import Parser
 from gfrnn.tasks.programs.language import MOST_CHARACTERS, evaluate
 
@@ -46,19 +45,8 @@ def main(argv: list[str]) -> int:
 
 def read_program(file: str, name: str) -> str:
     """The text of the program, without the newline at its end."""
-    limit = 4 * MOST_CHARACTERS
     try:
-        if file == "-" and sys.stdin is None:
-            raise DataError("standard input is closed: name a file")
-        if file == "-":
-            content = sys.stdin.buffer.read(limit)
-        else:
-            with Path(file).open("rb") as opened:
-                content = opened.read(limit)
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}") from None
-    try:
-        source = content.decode().rstrip("\n")
+        source = read_named(file, 4 * MOST_CHARACTERS).decode().rstrip("\n")
     except UnicodeDecodeError as error:
         raise DataError(f"{name} is not text: byte {error.start} is not UTF-8") from None
     if not source.strip():

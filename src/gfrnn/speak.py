@@ -14,6 +14,7 @@ import numpy as np
 from gfrnn.config import Config, TextConfig
 from gfrnn.errors import DataError, UsageError
 from gfrnn.evaluate import score_text
+from gfrnn.files import read_named
 from gfrnn.generate import Sampling, stream
 from gfrnn.models.char_lm import CharLM
 from gfrnn.models.pretrained import find, read_model
@@ -108,11 +109,7 @@ def prompt_bytes(prompt: str | None, prompt_file: str | None) -> bytes:
     if prompt is not None and prompt_file is not None:
         raise UsageError("give --prompt or --prompt-file, not both")
     if prompt_file is not None:
-        try:
-            with sys.stdin.buffer if prompt_file == "-" else Path(prompt_file).open("rb") as file:
-                content = file.read(LONGEST_PROMPT + 1)
-        except OSError as error:
-            raise DataError(f"{prompt_file} cannot be read: {error.strerror}") from error
+        content = read_named(prompt_file, LONGEST_PROMPT + 1)
         if len(content) > LONGEST_PROMPT:
             raise DataError(f"{prompt_file} has more than the {LONGEST_PROMPT:,} bytes that a prompt may have")
         if not content:
