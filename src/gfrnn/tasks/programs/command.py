@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from gfrnn.errors import DataError, UsageError
 from gfrnn.options import Parser
-from gfrnn.tasks.programs.generator import CURRICULA, SPLITS, Program, Settings, stream
+from gfrnn.tasks.programs.generator import CURRICULA, ORDERED, SPLITS, Program, Settings, stream
 from gfrnn.tasks.programs.language import evaluate
 from gfrnn.tasks.programs.symbols import encode_source, encode_target
 from gfrnn.tasks.programs.verify import verified
@@ -64,6 +64,8 @@ def _generated(asked: dict[str, Any]) -> Iterator[Program]:
     count, first = asked["count"], asked["first"]
     if count < 1 or first < 0:
         raise UsageError(f"--count must be at least 1 and --first at least 0 (got {count} and {first})")
+    if asked["span"] is not None and asked["curriculum"] not in ORDERED:
+        raise UsageError(f"--span is for the curricula {' and '.join(ORDERED)}: {asked['curriculum']} has no order")
     settings = Settings(
         asked["max_length"],
         asked["max_nesting"],

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from gfrnn.errors import UsageError
 
 CURRICULA = ("baseline", "naive", "mix", "combined")
+ORDERED = ("naive", "combined")  # curricula in which a program's index tells how hard it may be
 SPLITS = ("train", "validation", "test")
 VARIABLES = "abcdefghij"
 LONGEST = 30
@@ -93,7 +94,7 @@ class Settings:
     def key(self) -> str:
         """What of the settings decides a program; part of every program's hash."""
         fixed = f"{self.length or 0},{self.nesting or 0}"
-        span = self.span if self.curriculum in ("naive", "combined") else 0
+        span = self.span if self.curriculum in ORDERED else 0
         return f"{self.curriculum},{self.max_length},{self.max_nesting},{fixed},{span}"
 
     def random_bytes(self) -> int:
@@ -267,7 +268,7 @@ def make(seed: int, index: int, settings: Settings = Settings(), split: str | No
     """
     prefix, size, ranges = _prepare(settings, seed)
     sometimes = None
-    if settings.curriculum in ("naive", "combined"):
+    if settings.curriculum in ORDERED:
         ranges = settings.ranges(index, "naive")
         sometimes = settings.ranges(index, "mix") if settings.curriculum == "combined" else None
     wanted = None if split is None else SPLITS.index(split)

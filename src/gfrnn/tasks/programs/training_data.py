@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from gfrnn.tasks.programs.config import ProgramsConfig
-from gfrnn.tasks.programs.generator import Program, make
+from gfrnn.tasks.programs.generator import ORDERED, Program, make
 
 
 class TrainingPrograms:
@@ -22,7 +22,7 @@ class TrainingPrograms:
     def __init__(self, config: ProgramsConfig, seed: int) -> None:
         self.config, self.seed, self.settings = config, seed, config.settings()
         # A curriculum is an order: what gets harder with its index is read by index and never again.
-        self.ordered = config.curriculum in ("naive", "combined")
+        self.ordered = config.curriculum in ORDERED
         self._pool = lru_cache(maxsize=2)(self._make_pool)
         self._usual_symbols = lru_cache(maxsize=2)(self._average_symbols)
         self._permutation = lru_cache(maxsize=2)(self._make_permutation)
