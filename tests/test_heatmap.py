@@ -68,7 +68,7 @@ def test_what_is_noise_and_what_is_not() -> None:
     assert not any(gain.is_noise for gain in gru.gain.values())
     told = describe([lstm, gru])
     assert "LSTM: gated is better than stacked in 20 of 50 cells, worse in 0, within noise in 30" in told
-    assert "+0.00 points where nesting + length <= 7, +12.50 where it is > 9" in told
+    assert "+2.50 at nesting 1, +7.50 at nesting 5; +0.00 at length 1, +12.50 at length 10" in told
     assert "GRU: gated is better than stacked in 0 of 50 cells, worse in 50" in told
 
 

@@ -17,6 +17,7 @@ from gfrnn.bench.output import as_text
 from gfrnn.config import Config
 from gfrnn.models import Seq2Seq
 from gfrnn.recipes import find
+from gfrnn.report.heatmap import describe, pair
 from gfrnn.training.runlog import read_metrics
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -84,8 +85,11 @@ def test_the_logged_grids_still_give_their_published_heat_maps_and_numbers(tmp_p
     for name in ("", "-exact"):
         assert drawn[f"of{name}.svg"] == (RESULTS / f"programs/heatmap{name}.svg").read_bytes()
     page = (RESULTS / "programs/README.md").read_text()
-    for run in runs:
-        grid = json.loads((run / "grid.json").read_text())
+    reports = [(run.name, json.loads((run / "grid.json").read_text())) for run in runs]
+    for metric in ("symbol_accuracy", "exact_match"):
+        for sentence in describe(pair(reports, metric)).split("\n"):
+            assert f"- {sentence}\n" in page
+    for _, grid in reports:
         assert f"| {100 * grid['symbol_accuracy']:.2f} % (" in page
         assert f"| {100 * grid['exact_match']:.2f} % (" in page
 

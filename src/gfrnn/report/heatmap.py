@@ -186,17 +186,20 @@ def describe(rows: Sequence[Row]) -> str:
         gain = row.gain
         better = sum(share.low > 0 for share in gain.values())
         worse = sum(share.high < 0 for share in gain.values())
-        easy, hard = _mean(gain, lambda n, length: n + length <= 7), _mean(gain, lambda n, length: n + length > 9)
+        ends = (min(gain), max(gain))  # the easiest cell and the hardest
+        by_nesting = [f"{_mean(gain, 0, nesting):+.2f} at nesting {nesting}" for nesting, _ in ends]
+        by_length = [f"{_mean(gain, 1, length):+.2f} at length {length}" for _, length in ends]
         lines.append(
             f"{row.title}: {row.names[1]} is better than {row.names[0]} in {better} of {len(gain)} cells, "
-            f"worse in {worse}, within noise in {len(gain) - better - worse}; mean gain {100 * easy:+.2f} points where "
-            f"nesting + length <= 7, {100 * hard:+.2f} where it is > 9"
+            f"worse in {worse}, within noise in {len(gain) - better - worse}; mean gain in points: "
+            f"{', '.join(by_nesting)}; {', '.join(by_length)}"
         )
     return "\n".join(lines)
 
 
-def _mean(cells: Cells, chosen: Callable[[int, int], bool]) -> float:
-    values = [share.value for place, share in cells.items() if chosen(*place)]
+def _mean(cells: Cells, axis: int, at: int) -> float:
+    """In percentage points, over the cells of one nesting (axis 0) or one length (1)."""
+    values = [100 * share.value for place, share in cells.items() if place[axis] == at]
     return sum(values) / len(values)
 
 
