@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gfrnn.equations import UNITS, WIRINGS, own_layer
 from gfrnn.errors import UsageError
-from gfrnn.intervals import Share, paired
+from gfrnn.progress import LOG, Progress
 from gfrnn.report.curves import shortest_names
+from gfrnn.storage.run_folder import GRID, GRID_QUICK, model_inside
+from gfrnn.tasks.programs.intervals import Share, paired
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +46,7 @@ class Row:
 
 
 def cells_of(report: dict[str, Any], metric: str) -> Cells:
-    """The cells of a grid report (see evaluate_programs)."""
+    """The cells of a grid report (see tasks/programs/grid.py)."""
     return {
         (cell["nesting"], cell["length"]): Share(cell[metric], *cell[f"{metric}_interval"]) for cell in report["cells"]
     }
@@ -51,7 +54,7 @@ def cells_of(report: dict[str, Any], metric: str) -> Cells:
 
 def gain_of(b: dict[str, Any], a: dict[str, Any], metric: str) -> Cells:
     """b minus a in every cell, compared program by program."""
-    from gfrnn.evaluate_programs import unpack
+    from gfrnn.tasks.programs.grid import unpack
 
     others = {(cell["nesting"], cell["length"]): cell for cell in a["cells"]}
     gains = {}
@@ -74,22 +77,21 @@ def pair(reports: Sequence[tuple[str, dict[str, Any]]], metric: str) -> list[Row
     rows = []
     for unit, (first, second) in by_unit([(name, report["model"]["unit"]) for name, report in reports]).items():
         runs = [reports[first], reports[second]]
-        runs.sort(key=lambda run: run[1]["model"]["wiring"] != "stacked")
+        runs.sort(key=lambda run: WIRINGS[run[1]["model"]["wiring"]].hears is not own_layer)
         (_, a), (_, b) = runs
         wirings = [report["model"]["wiring"] for _, report in runs]
         names = wirings if len(set(wirings)) == 2 else [name for name, _ in runs]
         after = ["" if r.get("updates") is None else f", after {r['updates']:,} updates" for r in (a, b)]
         values = cells_of(a, metric), cells_of(b, metric), gain_of(b, a, metric)
-        title = unit.upper() if unit != "tanh" else unit
-        rows.append(Row(title, (names[0], names[1]), (after[0], after[1]), b["per_cell"], *values))
+        rows.append(Row(UNITS[unit].title, (names[0], names[1]), (after[0], after[1]), b["per_cell"], *values))
     return rows
 
 
 def by_unit(runs: Sequence[tuple[str, str]]) -> dict[str, list[int]]:
     """Of (name, unit) of every run, the places of the two of each unit, LSTM first."""
-    if not 2 <= len(runs) <= 6:
+    if not 2 <= len(runs) <= 2 * len(UNITS):
         raise UsageError(f"a heat map compares two runs of each unit; {len(runs)} given")
-    places = {unit: [i for i, run in enumerate(runs) if run[1] == unit] for unit in ("lstm", "gru", "tanh")}
+    places = {unit: [i for i, run in enumerate(runs) if run[1] == unit] for unit in reversed(UNITS)}
     for unit, found in places.items():
         if len(found) not in (0, 2):
             said = ", ".join(runs[i][0] for i in found)
@@ -205,31 +207,35 @@ def _mean(cells: Cells, axis: int, at: int) -> float:
 
 def unit_of(run: Path) -> str:
     """The recurrent unit of a run's model, or of its report where the weights were not kept."""
-    from gfrnn.evaluate_programs import FULL, QUICK, read_report
-    from gfrnn.models.pretrained import model_inside
     from gfrnn.models.seq2seq import Seq2Seq
+    from gfrnn.tasks.programs.grid import read_report
 
-    reports = [run / name for name in (FULL, QUICK) if (run / name).exists()]
+    reports = [run / name for name in (GRID, GRID_QUICK) if (run / name).exists()]
     if reports and model_inside(run) is None:
         return str(read_report(reports[0])["model"]["unit"])
     return Seq2Seq.from_pretrained(run).decoder.unit
 
 
 def plot(
-    runs: Sequence[Path], out: Path, *, quick: bool = False, quiet: bool = False, tell: Callable[[str], None] = print
+    runs: Sequence[Path],
+    out: Path,
+    *,
+    quick: bool = False,
+    progress: Callable[[str], Progress] = Progress,
+    tell: Callable[[str], None] = LOG.info,
 ) -> list[Path]:
     """What `gfrnn plot RUN RUN ... --heatmap` does: out.svg and .png of the paper's metric, out-exact of exact match.
 
     Runs without a report are evaluated now, which takes minutes: whatever can be wrong with the runs is looked for
     first. It is done in full, unless `quick` asks for less or one of the runs has been evaluated quickly only.
     """
-    from gfrnn.evaluate_programs import FULL, QUICK, grid_of
+    from gfrnn.tasks.programs.grid import grid_of
 
     names = shortest_names(list(runs))
     by_unit([(name, unit_of(run)) for name, run in zip(names, runs, strict=True)])
     drawing()
-    quick = quick or any((run / QUICK).exists() and not (run / FULL).exists() for run in runs)
-    reports = [(name, grid_of(run, quick=quick, quiet=quiet)) for name, run in zip(names, runs, strict=True)]
+    quick = quick or any((run / GRID_QUICK).exists() and not (run / GRID).exists() for run in runs)
+    reports = [(name, grid_of(run, quick=quick, progress=progress)) for name, run in zip(names, runs, strict=True)]
     written = []
     for metric, suffix in (("symbol_accuracy", ""), ("exact_match", "-exact")):
         rows = pair(reports, metric)

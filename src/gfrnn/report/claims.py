@@ -1,0 +1,58 @@
+"""The paper's claims and what the runs say of each: claims.yaml has the rules in words, rules.py carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from gfrnn.report.evidence import Evidence
+from gfrnn.report.rules import RULES, Verdict, nothing_yet
+from gfrnn.report.texts import Texts
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One of the paper's claims, with the test that decides it."""
+
+    id: int
+    claim: str
+    paper: str
+    test: str
+    options: Mapping[str, Any]
+
+    def verdicts(self, evidence: Evidence, texts: Texts | None = None) -> list[Verdict]:
+        """One for every group of runs that says anything of it, the longest training first; or why there is none."""
+        options = {**self.options, "texts": texts}
+        found = [RULES[self.test](options, evidence, group) for group in evidence.groups]
+        return [verdict for verdict in found if verdict is not None] or [nothing_yet(self.test, options, evidence)]
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The models it speaks of."""
+        return tuple(self.options.get("chain") or (self.options[k] for k in ("better", "worse") if k in self.options))
+
+
+def summary(verdicts: list[Verdict]) -> Verdict:
+    """Of the longest training that decides; else of the longest."""
+    return next((one for one in verdicts if one.word in ("reproduced", "contradicted")), verdicts[0])
+
+
+def document() -> dict[str, Any]:
+    """results/claims.yaml, which the package carries along."""
+    content: dict[str, Any] = yaml.safe_load(resources.files("gfrnn").joinpath("report/claims.yaml").read_text())
+    return content
+
+
+def load_claims() -> list[Claim]:
+    """All claims, by number."""
+    given = document()
+    known = {"id", "claim", "paper", "test"}
+    margin = {"margin_of_interest": given["margin_of_interest"]}
+    return [
+        Claim(c["id"], c["claim"], c["paper"], c["test"], {**margin, **{k: v for k, v in c.items() if k not in known}})
+        for c in given["claims"]
+    ]

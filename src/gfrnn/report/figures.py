@@ -1,0 +1,116 @@
+"""The figures of a report, as SVG and PNG: curves, heat maps, and what the gates do.
+
+They are drawn in the page's ink on the page's paper (two colours of their own, which page.py replaces in HTML).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gfrnn.report import curves, heatmap
+from gfrnn.report.evidence import Evidence
+from gfrnn.report.finished import Group, Run
+from gfrnn.report.gates import AROUND, BINS, EVENTS
+from gfrnn.report.page import INK, PAPER
+from gfrnn.report.wording import KINDS, unit_of
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # as those of curves, for the events
+
+
+@contextlib.contextmanager
+def house_style() -> Iterator[Any]:
+    """matplotlib's pyplot, set for a report."""
+    pyplot = heatmap.drawing()
+    inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor", "xtick.color", "ytick.color")
+    papers = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
+    settings: Any = {
+        **dict.fromkeys(inks, INK),
+        **dict.fromkeys(papers, PAPER),
+        "svg.hashsalt": "gfrnn",
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+    with pyplot.rc_context(settings):
+        yield pyplot
+
+
+def learning_curves(evidence: Evidence, group: Group, unit: str, stem: Path) -> list[Run]:
+    """The validations of all runs of a unit; returns those that were drawn."""
+    runs = [run for run in evidence.runs if run.group == group and unit_of(run.row) == unit and run.is_text]
+    runs = [run for run in runs if run.validations]
+    several = len({run.seed for run in runs}) > 1
+    labels = [KINDS[r.row.rpartition("-")[0]] + (f", seed {r.seed}" if several else "") for r in runs]
+    if runs:
+        with house_style():
+            curves.plot([run.folder for run in runs], stem, labels)
+    return runs
+
+
+def heat_maps(pairs: list[tuple[str, Run, Run]], metric: str, stem: Path) -> str:
+    """Of (unit, stacked, gated); returns what they say in words."""
+    reports = [(run.row, run.grid) for _, stacked, gated in pairs for run in (stacked, gated) if run.grid]
+    rows = heatmap.pair(reports, metric)
+    with house_style():
+        heatmap.draw(rows, metric, stem)
+    return heatmap.describe(rows)
+
+
+def save(figure: Any, pyplot: Any, stem: Path) -> None:
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(stem.with_name(f"{stem.name}.svg"), metadata={"Date": None})
+    figure.savefig(stem.with_name(f"{stem.name}.png"), dpi=150)
+    pyplot.close(figure)
+
+
+def gate_histograms(document: dict[str, Any], stem: Path) -> None:
+    """One panel for each pair of layers: to the right the layer that is heard, upwards the one that hears."""
+    mean, histogram = np.array(document["mean"]), np.array(document["histogram"], dtype=float)
+    layers, edges = len(mean), np.linspace(0, 1, BINS + 1)
+    with house_style() as pyplot:
+        figure, axes = pyplot.subplots(
+            layers, layers, figsize=(2.6 * layers, 1.5 * layers + 0.5), sharex=True, sharey=True, squeeze=False,
+            layout="constrained",
+        )  # fmt: skip
+        share = histogram / histogram.sum(-1, keepdims=True)
+        for hears, heard in np.ndindex(layers, layers):
+            panel = axes[layers - 1 - hears, heard]
+            panel.stairs(share[hears, heard], edges, fill=True, color=COLOURS[0], alpha=0.75)
+            panel.axvline(mean[hears, heard], color=COLOURS[1], linewidth=1.6)
+            panel.set_title(f"{heard + 1} → {hears + 1}: mean {mean[hears, heard]:.2f}", fontsize=9)
+            panel.set(xlim=(0, 1), yscale="log", ylim=(1e-4, 1))
+        axes[-1, layers // 2].set_xlabel("value of the gate")
+        axes[layers // 2, 0].set_ylabel("share of characters (50 bins)")
+        save(figure, pyplot, stem)
+
+
+def gates_around(document: dict[str, Any], stem: Path) -> None:
+    """The mean of every gate around each event, against its mean over the text."""
+    mean = np.array(document["mean"])
+    layers, offsets = len(mean), np.arange(-AROUND, AROUND + 1)
+    with house_style() as pyplot:
+        figure, axes = pyplot.subplots(
+            layers, layers, figsize=(3.0 * layers, 1.75 * layers + 0.8), sharex=True, sharey=True, squeeze=False,
+            layout="constrained",
+        )  # fmt: skip
+        events = [(name, document["around"][name]) for name in EVENTS if document["around"][name]["count"]]
+        for hears, heard in np.ndindex(layers, layers):
+            panel = axes[layers - 1 - hears, heard]
+            panel.axhline(mean[hears, heard], color=INK, linewidth=0.8, alpha=0.6)
+            panel.axvline(0, color=INK, linewidth=0.5, alpha=0.4)
+            for number, (_, event) in enumerate(events):
+                values = np.array(event["mean"])[:, hears, heard]
+                panel.plot(offsets, values, color=COLOURS[number], linestyle=curves.STYLES[number], linewidth=1.4)
+            panel.set_title(f"{heard + 1} → {hears + 1}", fontsize=9)
+            panel.set_ylim(0, 1)
+        axes[-1, layers // 2].set_xlabel("characters after the event")
+        axes[layers // 2, 0].set_ylabel("mean of the gate")
+        lines = axes[0, 0].get_lines()[2:]
+        labels = [f"{name} ({event['count']:,})" for name, event in events]
+        figure.legend(lines, labels, loc="outside lower center", ncols=len(labels), frameon=False, handlelength=3.5)
+        save(figure, pyplot, stem)

@@ -1,0 +1,127 @@
+"""What a report is made of: which runs count, under which name, and what is left out and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from reports import write_programs, write_run
+
+from gfrnn.errors import DataError
+from gfrnn.report.evidence import TRIAL, Evidence, collect
+
+SEARCH = "a search for settings, not a comparison of architectures"
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+def reasons(evidence: Evidence) -> dict[str, str]:
+    return {folder.name: why for folder, why in evidence.left_out}
+
+
+def test_runs_are_found_and_named_by_row_settings_budget_and_seed(tmp_path: Path) -> None:
+    write_run(tmp_path / "c/one", "modern-gated-lstm", 2, 1.8)
+    write_run(tmp_path / "c/deep/er/two", "hutter-stacked-lstm", epochs=None, chars=10_000_000)
+    write_run(tmp_path / "c/deep/er/three", "hutter-gated-lstm", epochs=None, chars=10_000_000)
+    (tmp_path / "c/notes.txt").touch()
+    evidence = collect([tmp_path / "c"])
+    found = {evidence.name(run.folder): (run.row, run.group, run.seed) for run in evidence.runs}
+    assert found == {
+        "one": ("gated-lstm", ("modern", "1epoch"), 2),
+        "deep/er/two": ("stacked-lstm", ("paper", "10M"), 1),
+        "deep/er/three": ("gated-lstm", ("paper", "10M"), 1),
+    }
+    assert evidence.left_out == ()
+    one = evidence.of("gated-lstm", ("modern", "1epoch"))[2]
+    assert one.test_bpc == pytest.approx(1.8)
+    assert (one.seconds, one.characters, one.parameters) == (180.0, 3_000_000, 1_301_259)
+
+
+def test_an_option_that_is_not_the_recipes_makes_another_group(tmp_path: Path) -> None:
+    for row in ("stacked", "gated"):
+        write_run(tmp_path / f"{row}-fast", f"modern-{row}-lstm", learning_rate=8e-3)
+        write_run(tmp_path / row, f"modern-{row}-lstm", validate_chars=1000, log_every=7, keep=1, unknown="refuse")
+    assert collect([tmp_path]).groups == [("modern", "1epoch"), ("modern, learning rate 0.008", "1epoch")]
+
+
+def test_a_single_model_with_settings_of_its_own_is_a_trial(tmp_path: Path) -> None:
+    write_run(tmp_path / "recipe", "modern-gated-lstm")
+    write_run(tmp_path / "fast", "modern-gated-lstm", learning_rate=8e-3)
+    write_run(tmp_path / "fast-again", "modern-gated-lstm", seed=2, learning_rate=8e-3)
+    write_run(tmp_path / "short", "modern-gated-lstm", epochs=None, minutes=38.0)
+    evidence = collect([tmp_path])
+    assert [run.folder.name for run in evidence.runs] == ["recipe"]
+    assert reasons(evidence) == dict.fromkeys(("fast", "fast-again", "short"), TRIAL)
+
+
+def test_a_folder_of_trials_says_so_itself(tmp_path: Path) -> None:
+    for row in ("stacked", "gated"):
+        write_run(tmp_path / "search" / row, f"modern-{row}-lstm", learning_rate=8e-3)
+    write_run(tmp_path / "run", "modern-gated-lstm")
+    assert len(collect([tmp_path]).runs) == 3
+    (tmp_path / "search/trials.txt").write_text("made to\nchoose a rate\n")
+    evidence = collect([tmp_path])
+    assert [run.folder.name for run in evidence.runs] == ["run"]
+    assert reasons(evidence) == {"search": "made to choose a rate"}
+
+
+def test_what_is_damaged_foreign_unfinished_or_twice_is_named_and_left_out(tmp_path: Path) -> None:
+    write_run(tmp_path / "a-good", "modern-gated-lstm", 1, 1.8)
+    write_run(tmp_path / "b-again", "modern-gated-lstm", 1, 1.9)
+    write_run(tmp_path / "c-unfinished", "modern-stacked-lstm", finished=False)
+    torn = write_run(tmp_path / "d-blocks", "modern-single-lstm", 1, 1.9) / "blocks-test.safetensors"
+    torn.write_bytes(torn.read_bytes()[:-8] + bytes(8))
+    (write_run(tmp_path / "e-log", "modern-single-lstm") / "metrics.jsonl").write_text("{}\n{}\n")
+    (write_run(tmp_path / "f-test", "modern-single-lstm") / "test.json").write_text('{"split": "valid", "bpc": 1.0}')
+    (tmp_path / "g-alone").mkdir()
+    (tmp_path / "g-alone" / "metrics.jsonl").touch()
+    config = write_run(tmp_path / "h-unknown", "modern-single-lstm") / "config.yaml"
+    config.write_text(config.read_text().replace("modern-single-lstm", "mine"))
+    (write_run(tmp_path / "i-bomb", "modern-single-lstm") / "env.json").write_text("[" * 100_000)
+    evidence = collect([tmp_path])
+    assert [run.folder.name for run in evidence.runs] == ["a-good"]
+    why = reasons(evidence)
+    assert why.pop("b-again") == f"the same row, seed and budget as {tmp_path / 'a-good'}"
+    assert why.pop("c-unfinished") == "its training is not finished: it is at update 300"
+    for name, word in (
+        ("d-blocks", "its numbers are not those"),
+        ("e-log", "line 1 is damaged"),
+        ("f-test", "is no result of"),
+        ("g-alone", "has no config.yaml"),
+        ("h-unknown", "unknown recipe 'mine'"),
+        ("i-bomb", "recursion"),
+    ):
+        assert word in why.pop(name)
+    assert why == {}
+
+
+def test_weights_that_were_not_those_evaluated_are_seen(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", "modern-gated-lstm", 1, 1.8)
+    (run / "best").mkdir()
+    (run / "best" / "model.safetensors").write_bytes(b"other weights")
+    assert "evaluated with other weights than it has: `gfrnn eval" in reasons(collect([tmp_path]))["run"]
+
+
+def test_two_texts_do_not_go_into_one_report(tmp_path: Path) -> None:
+    write_run(tmp_path / "a", "modern-gated-lstm", 1, 1.8)
+    write_run(tmp_path / "b", "modern-stacked-lstm", 1, 1.8, text="9" * 64)
+    with pytest.raises(DataError, match=r"different texts, .*a \(sha256 a{16}\) and .*b \(sha256 9{16}\)"):
+        collect([tmp_path])
+
+
+def test_nor_do_two_sets_of_programs(tmp_path: Path) -> None:
+    write_programs(tmp_path / "a", "programs-gated-lstm", 3)
+    write_programs(tmp_path / "b", "programs-stacked-lstm", 3, programs="7" * 64)
+    with pytest.raises(DataError, match=r"different programs, .*a \(sha256 b{16}\) and .*b \(sha256 7{16}\)"):
+        collect([tmp_path])
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is no folder"):
+        collect([tmp_path / "typo"])
+
+
+def test_of_the_published_results_the_trials_stay_outside() -> None:
+    evidence = collect([RESULTS])
+    searches = dict.fromkeys(("modern-ab", "modern-programs-ab", "recipe"), SEARCH)
+    assert reasons(evidence) == {"gf-lstm-38-minutes": TRIAL, **searches}
+    assert ("modern, learning rate 0.008", "10M") in evidence.groups

@@ -1,0 +1,104 @@
+"""The report's statistics against scipy's, and their behaviour at the edges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from gfrnn.report.statistics import bootstrap_rates, bootstrap_ratio, mcnemar, mean_interval, merged, t_cdf, t_quantile
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 10, 29, 100])
+def test_t_is_scipys(degrees: int) -> None:
+    for t in (0.0, 0.3, 1.0, 2.5, 12.0):
+        assert t_cdf(t, degrees) == pytest.approx(stats.t.cdf(t, degrees), abs=1e-12)
+    for p in (0.5, 0.9, 0.975, 0.995):
+        assert t_quantile(p, degrees) == pytest.approx(stats.t.ppf(p, degrees), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_the_interval_of_a_mean_is_scipys(count: int) -> None:
+    values = np.random.default_rng(count).normal(0.02, 0.01, count)
+    found = mean_interval(list(values))
+    expected = stats.t.interval(0.95, count - 1, loc=values.mean(), scale=stats.sem(values))
+    assert found is not None and found.count == count
+    assert (found.low, found.high) == pytest.approx(expected)
+    assert found.value == pytest.approx(values.mean())
+
+
+def test_one_seed_has_no_interval() -> None:
+    assert mean_interval([1.8]) is None
+    assert mean_interval([]) is None
+
+
+def test_mcnemar_is_the_exact_binomial_test() -> None:
+    for only_a, only_b in ((0, 0), (0, 5), (3, 3), (2, 10), (60, 100), (1000, 1300)):
+        n = only_a + only_b
+        expected = stats.binomtest(only_a, n, 0.5).pvalue if n else 1.0
+        assert mcnemar(only_a, only_b) == pytest.approx(expected, rel=1e-6)
+        assert mcnemar(only_b, only_a) == mcnemar(only_a, only_b)
+
+
+def test_the_bootstrap_of_a_ratio_is_scipys() -> None:
+    generator = np.random.default_rng(3)
+    sizes = generator.integers(800, 1200, 100).astype(float)
+    gains = sizes * generator.normal(0.02, 0.03, 100)
+    found = bootstrap_ratio(gains, sizes)
+    expected = stats.bootstrap(
+        (gains, sizes),
+        lambda g, s, axis=-1: g.sum(axis) / s.sum(axis),
+        paired=True,
+        vectorized=True,
+        method="percentile",
+        n_resamples=20_000,
+        rng=1,
+    ).confidence_interval
+    width = expected.high - expected.low
+    assert found.value == pytest.approx(gains.sum() / sizes.sum())
+    assert found.low == pytest.approx(expected.low, abs=0.05 * width)
+    assert found.high == pytest.approx(expected.high, abs=0.05 * width)
+    assert bootstrap_ratio(gains, sizes) == found  # the same every time
+
+
+def test_pairs_matter_more_than_the_noise_they_share() -> None:
+    """Two models that both find the same blocks hard differ by little, and that is seen."""
+    hard = np.random.default_rng(1).normal(2.0, 0.5, 100) * 1000
+    better = bootstrap_ratio(hard - (hard - 10), np.full(100, 1000.0))
+    assert better.excludes_zero
+    assert (better.low, better.high) == pytest.approx((0.01, 0.01))
+
+
+def test_a_bootstrap_needs_items() -> None:
+    for gains, sizes in (([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([], [])):
+        with pytest.raises(ValueError, match="two or more items"):
+            bootstrap_ratio(gains, sizes)
+
+
+def test_blocks_are_merged_to_the_last_one() -> None:
+    values = np.arange(5003.0)
+    assert merged(values, 50).sum() == values.sum()
+    assert len(merged(values, 50)) == 101
+
+
+def test_the_bootstrap_of_two_rates_is_scipys() -> None:
+    generator = np.random.default_rng(5)
+    chances = generator.integers(0, 6, (150, 2))
+    hits = generator.binomial(chances, (0.8, 0.6))
+    a, b = (np.stack([hits[:, k], chances[:, k]], axis=1) for k in (0, 1))
+    found = bootstrap_rates(a, b)
+    expected = stats.bootstrap(
+        (hits[:, 0], chances[:, 0], hits[:, 1], chances[:, 1]),
+        lambda p, n, q, m, axis=-1: p.sum(axis) / n.sum(axis) - q.sum(axis) / m.sum(axis),
+        paired=True,
+        vectorized=True,
+        method="percentile",
+        n_resamples=20_000,
+        rng=1,
+    ).confidence_interval
+    width = expected.high - expected.low
+    rates = hits.sum(0) / chances.sum(0)
+    assert found.value == pytest.approx(rates[0] - rates[1])
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.05 * width)
+    with pytest.raises(ValueError, match="a chance for both"):
+        bootstrap_rates(a, np.zeros_like(b))
