@@ -1,0 +1,1 @@
+"""A trained text model for other runtimes. Whatever is written was compared with the model first."""
