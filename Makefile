@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.ready
 NATIVE := $(wildcard src/gfrnn/ops/cpu/*.cpp src/gfrnn/ops/cpu/*.h)
 PYTEST_WORKERS ?= 2
 
-.PHONY: help setup test lint types slow demo programs bench sanitize soak format clean
+.PHONY: help setup browser test lint types slow demo explore programs bench sanitize soak format clean
 help:            ## this list
 	@grep -hE '^[a-z]+: .*##|^[a-z]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
 
@@ -16,10 +16,24 @@ setup: $(STAMP)  ## create .venv with torch, the package and the tools (quick wh
 $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH) "setuptools>=77" wheel
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,report]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,report,export,hf,tensorboard]'
 	@touch $(STAMP)
 
-test: setup      ## ruff, mypy, pytest: what CI runs, under ten minutes on two cores
+build:
+	@mkdir -p build
+
+# Never fails: what cannot be had makes tests skip with a sentence (and fail where CI=true).
+AXE := build/browser/node_modules/axe-core/axe.min.js
+browser: | build  ## find or install what the tests of `gfrnn explore` need: Chromium (Debian's) and axe-core (from npm)
+	@if [ -z "$$GFRNN_BROWSER$$(command -v chromium || command -v chromium-browser || command -v google-chrome)" ]; then \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    (apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends chromium fonts-dejavu-core) \
+	      >build/browser.log 2>&1 || echo "Chromium could not be installed: build/browser.log says why"; \
+	  else echo "no Chromium: install one to run the tests of the page"; fi; fi
+	@test -e $(AXE) || npm install --prefix build/browser --no-audit --no-fund --silent axe-core@4.14.0 >/dev/null 2>&1 \
+	  || echo "axe-core could not be fetched from npm: the page's accessibility is not tested"
+
+test: setup browser  ## ruff, mypy, pytest: what CI runs, under ten minutes on two cores
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -33,6 +47,9 @@ soak: setup      ## the fault suite in full: every kill, flip, bomb and fuzz of 
 
 demo: setup      ## two models learn side by side on real text, in four minutes; continues if interrupted
 	@$(BIN)/python -m gfrnn demo
+
+explore: setup   ## write page.html, in which the packaged model runs, and open it
+	@$(BIN)/python -m gfrnn explore --open
 
 bench: setup     ## every speed and memory measurement, side by side, into results/bench; wants a quiet machine
 	@$(BIN)/python -m gfrnn bench --out results/bench --plot results/bench/bench
@@ -61,4 +78,4 @@ format: setup    ## let ruff rewrite
 	$(BIN)/ruff check --fix .
 
 clean:           ## remove what is built (not runs/)
-	rm -rf $(VENV) build dist src/*.egg-info src/gfrnn/ops/cpu/*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist src/*.egg-info src/gfrnn/ops/cpu/*.so src/gfrnn/ops/cpu/_op_build.txt .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,8 +1,8 @@
 """Builds the optional C++ op (src/gfrnn/ops/cpu) when torch's headers and a compiler are there.
 
 The same kernels are compiled once per instruction set and chosen at run time, so the binary runs on any CPU of its
-architecture. Whatever goes wrong here costs speed, never the installation: the package then works without the op,
-and `gfrnn doctor` says so.
+architecture. Whatever goes wrong here costs speed, never the installation: the package then works without the op. Why
+it was not built is kept in a note where the op would be, and `gfrnn doctor` shows it.
 
     GFRNN_BUILD=never     do not build        GFRNN_BUILD=require   fail when it cannot be built
     GFRNN_SANITIZE=1      ASan + UBSan build (see `make sanitize`)
@@ -12,6 +12,8 @@ import importlib.util
 import os
 import pathlib
 import platform
+import shutil
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,6 +21,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 SOURCE = pathlib.Path("src/gfrnn/ops/cpu")
+NOTE = "_op_build.txt"  # beside the op: why it was not built
 MODE = os.environ.get("GFRNN_BUILD", "auto")
 SANITIZE = os.environ.get("GFRNN_SANITIZE") == "1"
 
@@ -41,15 +44,35 @@ def torch_folder() -> pathlib.Path | None:
     return pathlib.Path(spec.origin).parent if spec and spec.origin else None
 
 
+def run_compiler(command: list[str], *_: object, **__: object) -> None:
+    """As setuptools runs it, but an error says what the compiler said first."""
+    name = command[0]
+    try:
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
+    except OSError as error:
+        raise RuntimeError(f"no C++ compiler: {name} cannot be run ({error.strerror})") from None
+    sys.stderr.write(done.stderr)
+    if done.returncode:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        said = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "nothing")
+        raise RuntimeError(f"the C++ compiler {name} failed with exit code {done.returncode} and said: {said}")
+
+
 class BuildOp(build_ext):
     """One shared library from kernels.cpp (once per instruction set) and op.cpp (once)."""
 
     def build_extension(self, ext: Extension) -> None:
+        op = pathlib.Path(self.get_ext_fullpath(ext.name))
+        note = op.with_name(NOTE)
+        for old in (op, note):
+            old.unlink(missing_ok=True)
         try:
             self.build_op(ext)
         except Exception as error:
             if MODE == "require":
                 raise
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(f"{error}\n", encoding="utf-8")
             print(
                 f"gfrnn: the C++ op was not built ({error}); the package works without it, slower",
                 file=sys.stderr,
@@ -58,7 +81,7 @@ class BuildOp(build_ext):
     def build_op(self, ext: Extension) -> None:
         torch = torch_folder()
         if torch is None:
-            raise RuntimeError("torch is not installed in the build environment (use --no-build-isolation)")
+            raise RuntimeError("no torch in the build environment (install with `pip install --no-build-isolation`)")
         flags = [
             "-std=c++20",
             "-O3",
@@ -78,6 +101,7 @@ class BuildOp(build_ext):
                 "-fno-sanitize-recover=undefined",
             ]
         build = pathlib.Path(self.build_temp)
+        self.compiler.call = self.compiler.spawn = run_compiler  # setuptools' name for it depends on its version
 
         def compile_one(name: str, isa: str, extra: list[str]) -> str:
             return self.compiler.compile(
@@ -112,7 +136,11 @@ class BuildOp(build_ext):
     def copy_extensions_to_source(self) -> None:
         # Unlinked first: a process that has the old file mapped must not see it change.
         (SOURCE / "_op.so").unlink(missing_ok=True)
+        (SOURCE / NOTE).unlink(missing_ok=True)
         super().copy_extensions_to_source()
+        note = pathlib.Path(self.build_lib, *SOURCE.parts[1:], NOTE)
+        if note.exists():
+            shutil.copy(note, SOURCE)
 
 
 sources = [str(SOURCE / "op.cpp"), str(SOURCE / "kernels.cpp")]

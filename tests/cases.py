@@ -11,13 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-import gfrnn
-from gfrnn import ops
-from gfrnn.equations import Weights
+from gfrnn import convert, equations, ops
+from gfrnn.equations import Spec, Weights
+from gfrnn.layers import LAYERS
+from gfrnn.ops.declared import Transform
+from gfrnn.parameters import FIELDS
 
-UNITS = ("tanh", "gru", "lstm")
-WIRINGS = ("gated", "feedback", "stacked")
-LAYERS = {"tanh": gfrnn.GFRNN, "gru": gfrnn.GFGRU, "lstm": gfrnn.GFLSTM}
+UNITS, WIRINGS = tuple(equations.UNITS), tuple(equations.WIRINGS)
+TORCH = {ours.unit: theirs for theirs, ours in convert.PAIRS.items()}  # the units that torch has too
 
 # All different, so that no axis can stand in for another.
 TIME, BATCH, NUM_LAYERS, HIDDEN, INPUT = 6, 2, 3, 4, 5
@@ -38,6 +39,11 @@ class Case:
         parts = [self.unit, self.wiring, f"L{self.num_layers}"]
         parts += ["own"] * (self.gates_see == "own") + ["skip"] * self.input_skip + ["nobias"] * (not self.bias)
         return "-".join(parts)
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether it has global reset gates to learn."""
+        return equations.WIRINGS[self.wiring].gates is not None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -63,28 +69,37 @@ class Case:
         return layer
 
 
-# (unit, wiring, gates_see) that differ: a tanh unit has no gates, and a stacked layer sees only itself either way.
+def differs(unit: str, wiring: str) -> bool:
+    """Whether gates_see="own" is another network: not for a unit without gates, nor where a layer hears only itself."""
+    return Spec(unit, wiring, INPUT, HIDDEN, NUM_LAYERS, "own").apart
+
+
 KINDS = [
     (unit, wiring, gates_see)
     for unit, wiring, gates_see in itertools.product(UNITS, WIRINGS, ("all", "own"))
-    if gates_see == "all" or (unit != "tanh" and wiring != "stacked")
+    if gates_see == "all" or differs(unit, wiring)
 ]
 CASES = [
     *(Case(*kind, *options) for kind in KINDS for options in itertools.product((False, True), (True, False))),
     *(Case(*kind, num_layers=1) for kind in KINDS),
     # where gates_see must change nothing
-    *(Case("tanh", wiring, "own") for wiring in WIRINGS),
-    *(Case(unit, "stacked", "own", input_skip=True) for unit in ("gru", "lstm")),
+    *(
+        Case(unit, wiring, "own", input_skip=len(equations.UNITS[unit].gates) > 1)
+        for unit in UNITS
+        for wiring in WIRINGS
+        if not differs(unit, wiring)
+    ),
 ]
 
 # One of each unit, wiring and layout, for what does not depend on every option.
 MAIN = [Case(unit, wiring, input_skip=wiring == "gated") for unit in UNITS for wiring in WIRINGS] + [
-    Case(unit, "gated", "own") for unit in ("gru", "lstm")
+    Case(unit, "gated", "own") for unit in UNITS if differs(unit, "gated")
 ]
 
+every_unit_of_torch = pytest.mark.parametrize("unit", TORCH)
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 main_cases = pytest.mark.parametrize("case", MAIN, ids=str)
-gated_cases = pytest.mark.parametrize("case", [case for case in MAIN if case.wiring == "gated"], ids=str)
+gated_cases = pytest.mark.parametrize("case", [case for case in MAIN if case.has_gates], ids=str)
 
 
 def backends() -> list[str]:
@@ -92,21 +107,23 @@ def backends() -> list[str]:
     return [name for name, backend in ops.BACKENDS.items() if not backend.why_unavailable()]
 
 
+def backends_of(unit: str, wiring: str) -> list[str]:
+    """Those of them that declare to have such a network."""
+    spec = Spec(unit, wiring, INPUT, HIDDEN, NUM_LAYERS)
+    return [name for name in backends() if not ops.BACKENDS[name].implements.why_not_kind(spec)]
+
+
 def backends_twice_differentiable() -> list[str]:
-    return [name for name in backends() if name in ("reference", "manual")]
+    return [name for name in backends() if Transform.SECOND_DERIVATIVES in ops.BACKENDS[name].implements.transforms]
 
 
 every_backend = pytest.mark.parametrize("backend", backends())
 
 
-def unit_of(layer: Any) -> str:
-    return next(unit for unit, kind in LAYERS.items() if isinstance(layer, kind))
-
-
 def state_of(case: Case, batch: int = BATCH, hidden: int = HIDDEN, dtype: torch.dtype = torch.float64) -> list[Tensor]:
     """A non-zero initial state: [h0], or [h0, c0] for an LSTM."""
     generator = torch.Generator().manual_seed(11)
-    count = 2 if case.unit == "lstm" else 1
+    count = 2 if equations.UNITS[case.unit].has_cell else 1
     shape = (case.num_layers, batch, hidden)
     return [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for _ in range(count)]
 
@@ -161,15 +178,6 @@ def oracle_options(case: Case, x: Tensor, layer: Any) -> dict[str, Any]:
 def scan_weights(tensors_by_name: dict[str, Tensor]) -> list[Any]:
     """A state_dict as what `ops.scan` takes, one Weights per layer."""
     count = sum(name.startswith("weight_ih_l") for name in tensors_by_name)
-    fields = {
-        "W": "weight_ih",
-        "U": "weight_hh",
-        "U_candidate": "weight_fb",
-        "b": "bias",
-        "w_g": "weight_ig",
-        "u_g": "weight_hg",
-        "b_g": "bias_g",
-    }
     return [
-        Weights(**{field: tensors_by_name.get(f"{name}_l{j}") for field, name in fields.items()}) for j in range(count)
+        Weights(**{field: tensors_by_name.get(f"{name}_l{j}") for name, field in FIELDS.items()}) for j in range(count)
     ]

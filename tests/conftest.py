@@ -1,16 +1,34 @@
 """The same machine for every test: one thread, a fixed seed, no left-over global switches."""
 
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import cases
 import hypothesis
 import pytest
 import torch
+from campaigns import Trained, make_finished, tiny_plan
 from runs import outcome, run_tiny
 
 # Shapes are drawn the same way on every run, and nothing is judged by the clock.
 hypothesis.settings.register_profile("gfrnn", derandomize=True, deadline=None, max_examples=15, database=None)
 hypothesis.settings.load_profile("gfrnn")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A backend is not tested on a network that it declares not to have; test_records.py sees it decline."""
+    items[:] = [item for item in items if not declined(getattr(getattr(item, "callspec", None), "params", {}))]
+
+
+def declined(params: dict[str, Any]) -> bool:
+    network = params.get("case", params.get("problem"))
+    unit, wiring = (getattr(network, name, params.get(name)) for name in ("unit", "wiring"))
+    if params.get("backend") not in cases.backends() or unit not in cases.UNITS:
+        return False
+    wirings = [wiring] if wiring in cases.WIRINGS else cases.WIRINGS
+    return all(params["backend"] not in cases.backends_of(unit, one) for one in wirings)
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +51,20 @@ def nan_in_fresh_memory() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
+@pytest.fixture
+def count_orthogonal(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
+    """Grows by one block at every call of `nn.init.orthogonal_`, the expensive part of a layer's start."""
+    made: list[torch.Tensor] = []
+    original = torch.nn.init.orthogonal_
+
+    def counted(block: torch.Tensor) -> torch.Tensor:
+        made.append(block)
+        return original(block)
+
+    monkeypatch.setattr(torch.nn.init, "orthogonal_", counted)
+    return made
+
+
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the tiny run comes to when nothing happens to it."""
@@ -42,6 +74,23 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     run_tiny(folder)
     torch.set_num_threads(threads)
     return outcome(folder / "run")
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Three planned runs, and a folder with each of them trained and evaluated."""
+    folder = tmp_path_factory.mktemp("trained")
+    plans = tiny_plan(folder, ["ablation"])
+    for planned in plans:
+        make_finished(folder, planned)
+    return plans, folder
+
+
+@pytest.fixture
+def one(trained: Trained, tmp_path: Path) -> tuple[Path, Any]:
+    """A copy of a finished run, which may be damaged, and what was planned there."""
+    planned = trained[0][0]
+    return Path(shutil.copytree(trained[1] / planned.name, tmp_path / planned.name)), planned
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import torch
 from problems import WIDTH, Problem
 from torch import Tensor
 
+from gfrnn.equations import UNITS, WIRINGS
 from gfrnn.ops import cpu
 
 FORWARD = ("x", "h0", "c0", "weights", "lengths", "masks", "unit", "wiring", "input_size", "own", "input_skip")
@@ -67,8 +68,9 @@ def backward(arguments: Arguments) -> list[Tensor]:
 def forward_shapes(a: Arguments) -> list[tuple[int, ...]]:
     """What scan_forward must return for arguments it accepts."""
     (T, B), (L, _, H) = a["x"].shape[:2], a["h0"].shape
-    gates, lstm, gated = (1, 3, 4)[a["unit"]], a["unit"] == 2, a["wiring"] == 2
-    row = L * (gates * H + L * gated + H * (a["unit"] == 1))
+    unit, wiring = UNITS[cpu.UNITS[a["unit"]]], WIRINGS[cpu.WIRINGS[a["wiring"]]]
+    lstm, gated = unit.has_cell, wiring.gates is not None
+    row = L * (len(unit.gates) * H + L * gated + H * (unit.name == "gru"))  # a GRU's gated sum is kept
     empty = (0,)
     return [
         (T, B, L * H),
@@ -84,7 +86,7 @@ def backward_shapes(a: Arguments) -> list[tuple[int, ...]]:
     """What scan_backward must return for arguments it accepts."""
     state = tuple(a["h0"].shape)
     dx = tuple(a["x"].shape) if a["need_dx"] and a["x"].is_floating_point() else (0,)
-    return [dx, state, state if a["unit"] == 2 else (0,), *(tuple(w.shape) for w in a["weights"])]
+    return [dx, state, state if a["c0"] is not None else (0,), *(tuple(w.shape) for w in a["weights"])]
 
 
 PACK = ("h", "c", "weights", "head", "head_bias", "unit", "wiring", "own", "input_skip", "half")
@@ -116,4 +118,4 @@ def draw(arguments: Arguments) -> tuple[Tensor, ...]:
 
 def draw_shapes(a: Arguments) -> list[tuple[int, ...]]:
     state = tuple(a["h"].shape)
-    return [tuple(a["uniform"].shape), (a["head"].shape[0],), state, state if a["unit"] == 2 else (0,)]
+    return [tuple(a["uniform"].shape), (a["head"].shape[0],), state, state if a["c"] is not None else (0,)]

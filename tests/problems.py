@@ -15,7 +15,7 @@ from tolerance import assert_answers_close
 from torch import Tensor
 
 from gfrnn import ops
-from gfrnn.equations import State
+from gfrnn.equations import UNITS, WIRINGS, State
 
 WIDTH = 7
 
@@ -67,8 +67,8 @@ class Problem:
     @property
     def cost(self) -> float:
         """About how long it takes, in steps of a small network: for choosing among problems only."""
-        wide = 1 if self.wiring == "stacked" else self.num_layers
-        gates = {"tanh": 1, "gru": 3, "lstm": 4}[self.unit]
+        wide = len(WIRINGS[self.wiring].hears(0, self.num_layers))
+        gates = len(UNITS[self.unit].gates)
         work = self.num_layers * gates * self.hidden**2 * (wide + 1) * (self.batch + 3)
         return 3.0 + self.time * self.num_layers * (1.0 + work / 2e6)
 

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent / "faults"))
 from harness import CONTEXT, ask, child, command
 from runs import TINY, write_text
 
-__all__ = ["SURE", "ask", "free_port", "run_command", "together", "words"]
+__all__ = ["SURE", "ask", "command", "free_port", "run_command", "together", "words"]
 # Dropout is drawn by each process for its own rows: without it a run is the same however many share it.
 SURE: dict[str, Any] = {"dropout": 0.0}
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gfrnn.config import Config
 from gfrnn.recipes import find
-from gfrnn.tasks import corpus
-from gfrnn.tensorfile import unpack_tensors
+from gfrnn.storage.tensorfile import unpack_tensors
+from gfrnn.tasks.text import corpus
+from gfrnn.training.config import Config
 from gfrnn.training.run import train
 from gfrnn.training.runlog import read_metrics
 
@@ -46,7 +46,7 @@ def tiny(folder: Path, recipe: str = "modern-gated-lstm", **options: Any) -> Con
 
 
 def run_tiny(folder: Path, name: str = "run", recipe: str = "modern-gated-lstm", **options: Any) -> dict[str, Any]:
-    return train(tiny(folder, recipe, **options), folder / name, quiet=True)
+    return train(tiny(folder, recipe, **options), folder / name)
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
-import cases
 import pytest
 import torch
-from cases import LAYERS
+from cases import LAYERS, TORCH, every_unit_of_torch
 from torch import nn
 
-every_unit = pytest.mark.parametrize("unit", cases.UNITS)
-TORCH = {"tanh": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+every_unit = every_unit_of_torch
 
 
 def theirs(unit: str, *arguments: Any, **options: Any) -> type[Exception]:
@@ -70,6 +69,43 @@ def test_what_a_feedback_network_cannot_have(unit: str, name: str, value: Any) -
     LAYERS[unit](3, 4, 2, **{name: type(value)(0)})
 
 
+@pytest.mark.parametrize("unit", ["tanh", "gru"])
+def test_proj_size_of_a_gru_and_an_rnn_in_torchs_words(unit: str) -> None:
+    messages = []
+    for kind in (TORCH[unit], LAYERS[unit]):
+        with pytest.raises(ValueError) as caught:
+            kind(30, 20, 2, proj_size=10)
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+def test_nonlinearity() -> None:
+    for options in ({}, {"nonlinearity": "tanh"}):
+        assert LAYERS["tanh"](3, 4, 2, **options).nonlinearity == nn.RNN(3, 4, 2, **options).nonlinearity == "tanh"
+    for kind in (LAYERS["tanh"], nn.RNN):  # torch's fourth place
+        layer = kind(3, 4, 2, "tanh", False, True)
+        assert (layer.bias, layer.batch_first, layer.nonlinearity) == (False, True, "tanh")
+    assert LAYERS["tanh"](3, 4, 2, False, True).batch_first
+    for arguments, options in (((3, 4, 2, "relu"), {}), ((3, 4), {"nonlinearity": "relu"})):
+        with pytest.raises(ValueError, match="nonlinearity='relu': the paper's simple unit is tanh"):
+            LAYERS["tanh"](*arguments, **options)
+    for kind in (LAYERS["tanh"], nn.RNN):
+        with pytest.raises(ValueError, match="Unknown nonlinearity 'garbage'"):
+            kind(3, 4, nonlinearity="garbage")
+    for unit in ("gru", "lstm"):
+        for kind in (LAYERS[unit], TORCH[unit]):
+            with pytest.raises(TypeError, match="nonlinearity"):
+                kind(3, 4, nonlinearity="tanh")
+
+
+@every_unit
+def test_the_warning_about_dropout_points_at_the_line_that_asked(unit: str) -> None:
+    with pytest.warns(UserWarning, match="num_layers greater than 1") as caught:
+        LAYERS[unit](3, 4, dropout=0.5)
+    assert caught[0].filename == __file__
+    assert "LAYERS[unit](3, 4, dropout=0.5)" in Path(__file__).read_text().splitlines()[caught[0].lineno - 1]
+
+
 @every_unit
 @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), "a", True, None])
 def test_dropout(unit: str, value: Any) -> None:
@@ -105,6 +141,12 @@ def test_forget_bias(value: Any) -> None:
         LAYERS["lstm"](3, 4, forget_bias=value)
     with pytest.raises((TypeError, ValueError), match="forget"):
         LAYERS["gru"](3, 4, forget_bias=1.0)
+
+
+@pytest.mark.parametrize("value", ["1", None, float("inf"), float("nan"), True, -0.5])
+def test_input_std(value: Any) -> None:
+    with pytest.raises(ValueError, match="input_std must be a finite number, 0 or more"):
+        LAYERS["lstm"](3, 4, input_std=value)
 
 
 @every_unit

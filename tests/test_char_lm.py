@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from gfrnn.errors import DataError
 from gfrnn.models import CharLM
 from gfrnn.models.softmax import symbol_nats
-from gfrnn.tasks.corpus import excerpt
+from gfrnn.tasks.text.corpus import excerpt
 
 TEXT = excerpt().bytes[5000:5700].tobytes()
 
@@ -49,6 +50,42 @@ def test_symbol_nats_survives_logits_beyond_exp() -> None:
     assert nats.item() == 2e4
     nats.sum().backward()
     assert torch.isfinite(x.grad).all()
+
+
+@pytest.mark.parametrize("backward_inside", [False, True])
+@pytest.mark.parametrize("unit", ["gru", "lstm"])
+def test_loss_under_autocast(unit: str, backward_inside: bool) -> None:
+    """As torch teaches it: the loss inside, the backward (usually) outside; and nothing is lost by it."""
+    model = small(unit=unit)
+    ids = ids_of(model, TEXT[:60]).view(2, 30).T
+    plain, _ = model.loss(ids[:-1], ids[1:])
+    expected = torch.autograd.grad(plain, list(model.parameters()))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss, _ = model.loss(ids[:-1], ids[1:])
+        if backward_inside:
+            loss.backward()
+    if not backward_inside:
+        loss.backward()
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, plain)
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_cost_of_a_16_bit_model_is_in_float32(dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    leaves = [torch.randn(*shape, dtype=dtype, requires_grad=True) for shape in ((4, 3, 5), (9, 5), (9,))]
+    targets = torch.randint(9, (4, 3))
+    nats = symbol_nats(*leaves, targets)
+    logits = torch.nn.functional.linear(*leaves).float().flatten(0, 1)
+    theirs = torch.nn.functional.cross_entropy(logits, targets.flatten(), reduction="none").view(4, 3)
+    torch.testing.assert_close(nats, theirs)
+    for leaf, one, other in zip(
+        leaves, torch.autograd.grad(nats.sum(), leaves), torch.autograd.grad(theirs.sum(), leaves), strict=True
+    ):
+        assert one.dtype == leaf.dtype == dtype
+        torch.testing.assert_close(one, other)
 
 
 def test_the_default_is_the_papers_gated_lstm() -> None:
@@ -115,6 +152,28 @@ def test_it_comes_back_from_its_folder(tmp_path: Path) -> None:
     assert np.abs(half.score(b"a cab\n") - model.score(b"a cab\n")).max() < 0.01
 
 
+@pytest.mark.parametrize(
+    ("dtype", "found"),
+    [
+        (torch.float64, torch.float64),
+        (torch.float32, torch.float32),
+        (torch.bfloat16, torch.float32),
+        (torch.float16, torch.float32),
+    ],
+    ids=str,
+)
+def test_precision_is_kept_in_files(dtype: torch.dtype, found: torch.dtype, tmp_path: Path) -> None:
+    model = small(dtype=dtype)
+    with torch.no_grad():
+        model.head.bias.fill_(1 / 3)
+    model.save_pretrained(tmp_path)
+    again = CharLM.from_pretrained(tmp_path)
+    for one, other in zip(model.parameters(), again.parameters(), strict=True):
+        assert other.dtype == found
+        assert torch.equal(one.to(found), other)
+    assert len(again.score(TEXT[:5])) == 5
+
+
 def spoil_config(folder: Path, **changes: object) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, **changes}))
@@ -170,18 +229,25 @@ def test_what_is_no_model_is_said_to_be_none(tmp_path: Path) -> None:
 
 
 def test_input_std_scales_what_reads_symbols_only() -> None:
-    model = small(hidden_size=40)
-    below = model.layer.weight_ih_l1[:, 205:].clone()
-    torch.manual_seed(0)
-    model.reset_parameters()
-    torch.manual_seed(0)
-    paper = model.layer.weight_ih_l1.detach().clone()
-    model.reset_parameters(input_std=0.5)
-    assert paper.abs().max() <= 0.08
-    for weight in (model.layer.weight_ih_l0, model.layer.weight_ih_l1[:, :205]):
-        assert weight.std().item() == pytest.approx(0.5, rel=0.05)
-    assert model.layer.weight_ih_l1[:, 205:].abs().max() <= 0.08
-    assert below.shape == (160, 40)
+    paper, wide = small(hidden_size=40), small(hidden_size=40, input_std=0.5)
+    assert paper.layer.weight_ih_l1.abs().max() <= 0.08
+    for _ in range(2):
+        for weight in (wide.layer.weight_ih_l0, wide.layer.weight_ih_l1[:, :205]):
+            assert weight.std().item() == pytest.approx(0.5, rel=0.05)
+        assert wide.layer.weight_ih_l1[:, 205:].shape == (160, 40)
+        assert wide.layer.weight_ih_l1[:, 205:].abs().max() <= 0.08
+        assert wide.head.weight.abs().max() <= 0.08 and not wide.head.bias.any()
+        for module in (wide.layer, wide.head):
+            module.reset_parameters()
+
+
+def test_loading_draws_nothing(tmp_path: Path, count_orthogonal: list[torch.Tensor]) -> None:
+    small().save_pretrained(tmp_path)
+    before = torch.get_rng_state()
+    count_orthogonal.clear()
+    CharLM.from_pretrained(tmp_path)
+    assert not count_orthogonal
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_options_that_make_no_sense_are_refused() -> None:
@@ -202,3 +268,16 @@ def test_absurd_sizes_in_a_config_are_refused_before_anything_is_made(tmp_path: 
         with pytest.raises(DataError, match=r"disagree|describes no CharLM"):
             CharLM.from_pretrained(tmp_path)
         (tmp_path / "config.json").write_text(json.dumps(spoil))
+
+
+def test_a_score_is_that_of_float64_and_leaves_the_model_as_it_was() -> None:
+    torch.manual_seed(3)
+    model = CharLM("lstm", 20, 2, input_std=1.0, forget_bias=2.0).train()
+    torch.nn.init.normal_(model.head.weight, std=1.0)
+    bits = model.score(TEXT)
+    assert np.abs(bits - copy.deepcopy(model).double().score(TEXT)).max() == 0
+    assert model.training and model.head.weight.dtype == torch.float32
+    ids = torch.from_numpy(model.vocabulary.encode(TEXT).astype(np.int64))[:, None]
+    with torch.no_grad():
+        narrow = model.eval().nats(ids[:-1], ids[1:])[0].flatten().double().numpy() / np.log(2)
+    assert 1e-7 < np.abs(bits[1:] - narrow).max() < 1e-3

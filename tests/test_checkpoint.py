@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from gfrnn import tensorfile
 from gfrnn.errors import DataError, UsageError
+from gfrnn.storage import tensorfile
 from gfrnn.training import checkpoint, runlog
 from gfrnn.training.checkpoint import Checkpoints, Snapshot, lock
 
@@ -76,7 +76,7 @@ def test_no_link_no_stranger_and_no_pickle_gets_in(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="symbolic link"):
         checkpoints.load(1)
     shutil.rmtree(folder)
-    tensorfile.write_folder(folder, dict.fromkeys((*checkpoint.FILES, "../evil"), b""))
+    tensorfile.write_folder(folder, dict.fromkeys((*checkpoint.CHECKPOINT_FILES, "../evil"), b""))
     with pytest.raises(DataError, match="must list"):
         checkpoints.load(1)
     shutil.rmtree(folder)

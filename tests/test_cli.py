@@ -150,19 +150,13 @@ def test_train_then_eval_generate_and_plot(tmp_path: Path, capsys: pytest.Captur
     own = answer(capsys, "eval", out, "--json")
     assert (own["characters"], own["split"], own["text"]) == (1000, "test", write_text(tmp_path))
     assert "paper_bpc" not in own
-    whole = answer(capsys, "eval", out, "--data", write_text(tmp_path), "--json")
-    assert (whole["characters"], whole["split"]) == (20_000, "all")
     (sample,) = answer(capsys, "generate", out, "--prompt", "<page>", "--chars", 30, "--seed", 3, "--json")
     assert sample["prompt"] == "<page>"
     assert sample["tags"]["page"] == [1, 0]
-    assert main(["generate", str(out), "--prompt", "<page>", "--chars", "30", "--seed", "3"]) == 0
-    assert capsys.readouterr().out == f"<page>{sample['text']}\n"
     both = answer(capsys, "generate", out, "--compare", out, "--chars", 20, "--json")
     assert both[0]["text"] == both[1]["text"]
     assert main(["generate", str(out), "--compare", str(out), "--chars", "20", "--samples", "1"]) == 0
     assert "opened/closed" in capsys.readouterr().out
-    assert main(["generate", str(out), "--chars", "5", "--samples", "2"]) == 0
-    assert "--- sample 2" in capsys.readouterr().out
     assert main(["plot", str(out), str(out), "--out", str(tmp_path / "figure")]) == 0
     assert capsys.readouterr().out.split() == [f"{tmp_path}/figure.svg", f"{tmp_path}/figure.png"]
     assert b"<svg" in (tmp_path / "figure.svg").read_bytes()
@@ -171,7 +165,7 @@ def test_train_then_eval_generate_and_plot(tmp_path: Path, capsys: pytest.Captur
 def test_progress_is_plain_lines_without_a_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gfrnn.training.progress.PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr("gfrnn.cli.progress.PLAIN_SECONDS", 0.0)
     assert main([*tiny_words(tmp_path), "--out", str(tmp_path / "run")]) == 0
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
@@ -253,6 +247,6 @@ def test_a_defect_is_one_sentence_and_debug_shows_the_traceback(
 
 def test_a_closed_pipe_is_fine(run: Path) -> None:
     command = f"{sys.executable} -m gfrnn generate {run} --chars 20000 --seed 1 | head -c 10"
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
     assert len(done.stdout) >= 5

@@ -18,7 +18,7 @@ from tolerance import assert_close
 
 from gfrnn.errors import GfrnnError, UsageError
 from gfrnn.recipes import find
-from gfrnn.tasks.hutter import Hutter
+from gfrnn.tasks.text.task import TextTask
 from gfrnn.training import checkpoint, distributed, loop, run, whereabouts
 from gfrnn.training.run import train
 from gfrnn.training.runlog import read_metrics
@@ -61,7 +61,7 @@ def traced(rank: int, folder: Path, name: str, options: dict[str, Any]) -> dict[
         recipe = options.get("recipe", "modern-gated-lstm")
         chosen = {key: value for key, value in options.items() if key != "recipe"}
         config = tiny(folder, recipe, **{**SURE, **chosen}) if "programs" not in chosen else programs(recipe, chosen)
-        train(config, folder / name, quiet=True)
+        train(config, folder / name)
     (trainer,) = trainers
     return {
         "norms": [norm for norm, _ in seen],
@@ -114,15 +114,15 @@ def test_many_processes_equal_one(size: int, options: dict[str, Any], shares: li
 
 def trained(rank: int, folder: Path, name: str, options: dict[str, Any], signals: dict[int, tuple[int, str]]) -> str:
     """Train, with a signal to some ranks at a step's minibatch or at a validation; how it ended."""
-    real_batch, real_nats = Hutter.batch, Hutter.validate
+    real_batch, real_nats = TextTask.batch, TextTask.validate
     step, where = signals.get(rank, (-1, ""))
 
-    def batch(self: Hutter, seed: int, at: int, rows: slice) -> Any:
+    def batch(self: TextTask, seed: int, at: int, rows: slice) -> Any:
         if where == "batch" and at == step:
             os.kill(os.getpid(), signal.SIGTERM)
         return real_batch(self, seed, at, rows)
 
-    def validate(self: Hutter, model: Any, full: bool, tick: Any, world: Any) -> Any:
+    def validate(self: TextTask, model: Any, full: bool, tick: Any, world: Any) -> Any:
         calls = []
 
         def ticking() -> None:
@@ -134,8 +134,8 @@ def trained(rank: int, folder: Path, name: str, options: dict[str, Any], signals
         return real_nats(self, model, full, ticking, world)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Hutter, "batch", batch)
-        patch.setattr(Hutter, "validate", validate)
+        patch.setattr(TextTask, "batch", batch)
+        patch.setattr(TextTask, "validate", validate)
         try:
             run_tiny(folder, name, **options)
         except GfrnnError as error:
@@ -176,9 +176,9 @@ def test_the_world_may_change_its_size(tmp_path: Path) -> None:
 
 def poisoned(rank: int, folder: Path, name: str, where: str, factor: float, steps: tuple[int, ...]) -> dict[str, Any]:
     """Train with the last process's loss, gradient or input multiplied at some updates."""
-    real, count = Hutter.loss, iter(range(10_000))
+    real, count = TextTask.loss, iter(range(10_000))
 
-    def loss(self: Hutter, model: Any, batch: torch.Tensor, state: Any) -> Any:
+    def loss(self: TextTask, model: Any, batch: torch.Tensor, state: Any) -> Any:
         at = next(count)
         bad = rank == 1 and at in steps
         if bad and where == "state":
@@ -189,7 +189,7 @@ def poisoned(rank: int, folder: Path, name: str, where: str, factor: float, step
         return (nats * factor if bad and where == "loss" else nats), symbols, state
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Hutter, "loss", loss)
+        patch.setattr(TextTask, "loss", loss)
         return traced(rank, folder, name, {"updates": 30, "validate_every": 30, "reset_every": 0, "rows": 4})
 
 
@@ -282,14 +282,14 @@ def test_an_error_of_one_is_the_error_of_all_and_is_said_once(tmp_path: Path) ->
 
 def gone(rank: int, lines: list[list[str]]) -> tuple[int, str]:
     """One process dies without a word in the middle of training."""
-    real = Hutter.batch
+    real = TextTask.batch
 
-    def batch(self: Hutter, seed: int, at: int, rows: slice) -> Any:
+    def batch(self: TextTask, seed: int, at: int, rows: slice) -> Any:
         if rank == 1 and at == 4:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(self, seed, at, rows)
 
-    Hutter.batch = batch  # type: ignore[method-assign]
+    TextTask.batch = batch  # type: ignore[method-assign]
     return run_command(rank, lines)
 
 
@@ -306,7 +306,7 @@ def order_of_sending(rank: int, folder: Path) -> list[tuple[int, bool]]:
     """The size of every message of gradients, and whether the layer's gradients were there when it was sent."""
     real, sent = distributed.dist.all_reduce, []
     with distributed.join() as world:
-        model = Hutter(tiny(folder)).build_model(1)
+        model = tiny(folder).build_task().build_model(1)
         world.watch(model)
 
         def watch(flat: torch.Tensor, **options: Any) -> Any:
@@ -322,7 +322,7 @@ def order_of_sending(rank: int, folder: Path) -> list[tuple[int, bool]]:
 
 
 def test_the_output_layer_is_sent_while_the_rest_is_still_at_work(tmp_path: Path) -> None:
-    model = Hutter(tiny(tmp_path)).build_model(1)
+    model = tiny(tmp_path).build_task().build_model(1)
     head = sum(p.numel() for p in model.head.parameters())
     rest = sum(p.numel() for p in model.parameters()) - head
     assert together(order_of_sending, tmp_path) == [[(head, False), (rest, True)]] * 2

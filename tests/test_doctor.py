@@ -12,6 +12,7 @@ import torch
 
 import gfrnn
 from gfrnn import ops
+from gfrnn.cli import main
 from gfrnn.ops import doctor
 
 EVERYTHING_BUT = {name for name in ops.BACKENDS if name != "cpu"}
@@ -31,9 +32,9 @@ def test_facts() -> None:
 
 
 def test_report_and_json_agree(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor.report(json=True) == 0
+    assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert doctor.report() == 0
+    assert main(["doctor"]) == 0
     text = capsys.readouterr().out
     for word in (found["torch"], found["python"], found["cpu_capability"], *found["backends"]):
         assert word in text

@@ -17,13 +17,14 @@ import pytest
 from runs import run_tiny, tiny
 from test_cli import answer, refused, tiny_words
 
-from gfrnn import commands, speak
+from gfrnn.cli import generate as generate_verb
 from gfrnn.cli import main
+from gfrnn.cli import train as train_verb
 from gfrnn.errors import DataError, Preempted
 from gfrnn.models import CharLM
 from gfrnn.report.compare import side_by_side
-from gfrnn.tasks import corpus
-from gfrnn.tasks.hutter import Hutter
+from gfrnn.tasks.text import corpus
+from gfrnn.tasks.text.task import TextTask
 from gfrnn.training import checkpoint
 from gfrnn.training.run import train
 from gfrnn.training.signals import leaving_at_once
@@ -107,7 +108,9 @@ def test_a_run_is_evaluated_on_its_own_text_as_it_was_trained(
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
     assert answer(capsys, "eval", tmp_path / "run", "--json")["unknown_replaced"] == 20
-    code, error = refused(capsys, "eval", tmp_path / "run", "--data", "here/my.txt")
+    assert answer(capsys, "eval", tmp_path / "run", "--data", "here/my.txt", "--json")["unknown_replaced"] == 20
+    (tmp_path / "other.txt").write_bytes(b"Windows line ends\r\n" * 300)
+    code, error = refused(capsys, "eval", tmp_path / "run", "--data", "other.txt")
     assert code == 3
     assert "0x0d" in error
     (tmp_path / "here" / "my.txt").unlink()
@@ -119,7 +122,7 @@ def test_a_run_is_evaluated_on_its_own_text_as_it_was_trained(
 def test_a_text_too_short_for_validation_is_called_that(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_bytes(b"ten bytes " * 3)
     with pytest.raises(DataError, match="30 bytes leave too few for validation"):
-        train(tiny(tmp_path, rows=2, length=3), tmp_path / "run", quiet=True)
+        train(tiny(tmp_path, rows=2, length=3), tmp_path / "run")
 
 
 def test_replaced_bytes_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,15 +205,15 @@ def test_preemption_outside_of_training_is_75_too() -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_preemption_in_the_last_validation_is_75(whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Hutter.validate
+    real = TextTask.validate
 
-    def stopped(self: Hutter, model: CharLM, full: bool, *rest: object) -> dict[str, float]:
+    def stopped(self: TextTask, model: CharLM, full: bool, *rest: object) -> dict[str, float]:
         metrics = real(self, model, full, *rest)  # type: ignore[arg-type]
         if full is whole:
             signal.raise_signal(signal.SIGTERM)
         return metrics
 
-    monkeypatch.setattr(Hutter, "validate", stopped)
+    monkeypatch.setattr(TextTask, "validate", stopped)
     with pytest.raises(Preempted):
         run_tiny(tmp_path, validate_chars=500, validate_every=1000)
     monkeypatch.undo()
@@ -224,7 +227,7 @@ def test_preemption_while_torch_is_imported_is_75(
         with contextlib.suppress(Exception):  # as some modules do around what they can do without
             signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setattr(commands, "set_threads", importing)
+    monkeypatch.setattr(train_verb, "set_threads", importing)
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # or a failure would end all tests
     try:
         code, error = refused(capsys, *tiny_words(tmp_path), "--out", tmp_path / "run")
@@ -236,7 +239,7 @@ def test_preemption_while_torch_is_imported_is_75(
 
 
 def test_two_columns_fit_the_narrowest_terminal() -> None:
-    assert "|" in side_by_side(("a", "b"), ("some words", "others"), speak.NARROWEST)
+    assert "|" in side_by_side(("a", "b"), ("some words", "others"), generate_verb.NARROWEST)
 
 
 def test_paper_numbers_are_for_the_whole_of_enwik8_only(

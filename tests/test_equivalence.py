@@ -7,7 +7,7 @@ from typing import Any
 import cases
 import pytest
 import torch
-from cases import HIDDEN, INPUT, Case, every_backend
+from cases import HIDDEN, INPUT, TORCH, Case, every_backend, every_unit_of_torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tolerance import assert_all_close
@@ -15,8 +15,8 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from gfrnn import convert
+from gfrnn.equations import UNITS
 
-TORCH = {"tanh": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 every_unit = pytest.mark.parametrize("unit", cases.UNITS)
 
 
@@ -71,7 +71,7 @@ def call(layer: Any, setup: dict[str, Any]) -> list[torch.Tensor]:
 
 
 @every_backend
-@every_unit
+@every_unit_of_torch
 @given(setup=setups())
 def test_from_torch(unit: str, backend: str, setup: dict[str, Any]) -> None:
     theirs = torch_module(unit, setup)
@@ -82,7 +82,7 @@ def test_from_torch(unit: str, backend: str, setup: dict[str, Any]) -> None:
 
 
 @every_backend
-@every_unit
+@every_unit_of_torch
 @given(setup=setups())
 def test_to_torch_and_back(unit: str, backend: str, setup: dict[str, Any]) -> None:
     width, hidden, num_layers = setup["sizes"]
@@ -97,7 +97,7 @@ def test_to_torch_and_back(unit: str, backend: str, setup: dict[str, Any]) -> No
         assert torch.equal(tensor, again[name]), name
 
 
-@every_unit
+@every_unit_of_torch
 def test_conversion_keeps_dropout_mode_and_dtype(unit: str) -> None:
     theirs = TORCH[unit](INPUT, HIDDEN, 2, bias=False, dropout=0.5, dtype=torch.float64).eval()
     ours = convert.from_torch(theirs)
@@ -139,7 +139,7 @@ REFUSED_TO = [
 
 
 @pytest.mark.parametrize(("options", "word"), REFUSED_TO)
-@every_unit
+@every_unit_of_torch
 def test_to_torch_says_what_it_cannot_represent(unit: str, options: dict[str, Any], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         convert.to_torch(cases.LAYERS[unit](3, 4, 2, **options))
@@ -152,10 +152,15 @@ def test_to_torch_takes_only_our_layers() -> None:
 
 def candidate_rows(case: Case, j: int) -> tuple[str, slice]:
     """The parameter that holds layer j's candidate recurrent weights, and its rows there."""
-    if case.gates_see == "own" and case.unit != "tanh":
+    if case.gates_see == "own" and cases.differs(case.unit, case.wiring):
         return f"weight_fb_l{j}", slice(None)
-    first = 0 if case.unit == "tanh" else 2 * HIDDEN
+    first = candidate_at(case.unit)
     return f"weight_hh_l{j}", slice(first, first + HIDDEN)
+
+
+def candidate_at(unit: str) -> int:
+    record = UNITS[unit]
+    return record.place(record.candidate) * HIDDEN
 
 
 def same_answers(one: Any, other: Any, case: Case) -> None:
@@ -197,9 +202,9 @@ def test_one_layer_of_feedback_is_one_stacked_layer(unit: str, gates_see: str, b
         layer = case.layer(backend=backend)
         with torch.no_grad():
             if candidate_rows(case, 0)[0] == "weight_fb_l0":
-                U = stacked.weight_hh_l0
-                layer.weight_fb_l0.copy_(U[2 * HIDDEN : 3 * HIDDEN])
-                layer.weight_hh_l0.copy_(torch.cat([U[: 2 * HIDDEN], U[3 * HIDDEN :]]))
+                U, first = stacked.weight_hh_l0, candidate_at(unit)
+                layer.weight_fb_l0.copy_(U[first : first + HIDDEN])
+                layer.weight_hh_l0.copy_(torch.cat([U[:first], U[first + HIDDEN :]]))
             else:
                 layer.weight_hh_l0.copy_(stacked.weight_hh_l0)
             layer.weight_ih_l0.copy_(stacked.weight_ih_l0)

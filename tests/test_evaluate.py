@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from gfrnn.evaluate import score_text
 from gfrnn.models import CharLM
-from gfrnn.tasks.corpus import excerpt
+from gfrnn.tasks.text.corpus import excerpt
+from gfrnn.tasks.text.score import score_text
 
 TEXT = excerpt().bytes[:30_000].tobytes()
 
@@ -17,8 +17,7 @@ TEXT = excerpt().bytes[:30_000].tobytes()
 def model() -> CharLM:
     """One that remembers long: forget gates near 0.95, and a softmax that listens."""
     torch.manual_seed(5)
-    model = CharLM(hidden_size=10, num_layers=2, forget_bias=3.0)
-    model.reset_parameters(input_std=1.0)
+    model = CharLM(hidden_size=10, num_layers=2, forget_bias=3.0, input_std=1.0)
     torch.nn.init.normal_(model.head.weight, std=0.5)
     return model.eval()
 

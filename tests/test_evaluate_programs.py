@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 import torch
 
-from gfrnn import evaluate_programs
 from gfrnn.cli import main
+from gfrnn.cli.programs import dump
 from gfrnn.errors import DataError
-from gfrnn.evaluate_programs import Result, cell, grid_of, grid_programs, measure, pack, summary, unpack
-from gfrnn.intervals import clustered, paired, wilson
 from gfrnn.models import CharLM
+from gfrnn.models.program_symbols import encode_target
 from gfrnn.models.seq2seq import Seq2Seq
-from gfrnn.tasks.programs import Settings, split_of, stream
-from gfrnn.tasks.programs.command import dump
-from gfrnn.tasks.programs.symbols import encode_target
+from gfrnn.tasks.programs import Settings, grid, split_of, stream
+from gfrnn.tasks.programs.evaluation import Result, measure, summary
+from gfrnn.tasks.programs.grid import cell, grid_of, grid_programs, pack, unpack
+from gfrnn.tasks.programs.intervals import clustered, paired, wilson
 
 Capture = pytest.CaptureFixture[str]
 
@@ -29,8 +29,8 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture(autouse=True)
 def _own_cache_and_small_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(evaluate_programs, "PER_CELL", 4)
-    monkeypatch.setattr(evaluate_programs, "PER_CELL_QUICK", 2)
+    monkeypatch.setattr(grid, "PER_CELL", 4)
+    monkeypatch.setattr(grid, "PER_CELL_QUICK", 2)
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def one_report() -> dict[str, Any]:
     """Of four programs a cell and a model that gets some symbols right."""
     torch.manual_seed(1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate_programs, "cache_folder", lambda: Path("/dev/null"))
-        patch.setattr(evaluate_programs, "keep", lambda path, content: None)
-        grid = evaluate_programs.evaluate_grid(Seq2Seq("gru", 4, 2), 4)
-    return {"model": {"unit": "gru", "wiring": "gated"}, "model_sha256": "0" * 64, "seconds": 1.0, **grid}
+        patch.setattr(grid, "cache_folder", lambda: Path("/dev/null"))
+        patch.setattr(grid, "keep", lambda path, content: None)
+        made = grid.evaluate_grid(Seq2Seq("gru", 4, 2), 4)
+    return {"model": {"unit": "gru", "wiring": "gated"}, "model_sha256": "0" * 64, "seconds": 1.0, **made}
 
 
 def test_wilson_holds_at_the_edges_and_in_the_middle() -> None:
@@ -133,11 +133,11 @@ def test_the_grid_is_made_once_and_a_changed_file_is_refused(monkeypatch: pytest
     programs, sha256 = grid_programs(2)
     asked: list[int] = []
     monkeypatch.setattr(
-        evaluate_programs, "cell", lambda n, length, count: (asked.append(count), cell(n, length, count))[1]
+        grid, "cell", lambda n, length, count, literals: (asked.append(count), cell(n, length, count))[1]
     )
     assert grid_programs(2) == (programs, sha256)
     assert asked == [1] * 50  # a look at each cell's first, and no more
-    (kept,) = (evaluate_programs.cache_folder() / "programs").iterdir()
+    (kept,) = (grid.cache_folder() / "programs").iterdir()
     text = kept.read_text()
     kept.write_text(text.replace('"target": "', '"target": "1', 1))
     with pytest.raises(DataError, match=r"test-2-.*jsonl was changed after it was written"):
@@ -146,10 +146,10 @@ def test_the_grid_is_made_once_and_a_changed_file_is_refused(monkeypatch: pytest
 
 def test_test_programs_of_another_generator_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as other:
-        other.setattr(evaluate_programs, "GRID_SEED", 99)
+        other.setattr(grid, "GRID_SEED", 99)
         old, _ = grid_programs(2)
     shorter = "".join(map(dump, list(cell(1, 1, 2)) * 7)).encode()
-    folder = evaluate_programs.cache_folder() / "programs"
+    folder = grid.cache_folder() / "programs"
     (folder / f"test-2-{hashlib.sha256(shorter).hexdigest()[:32]}.jsonl").write_bytes(shorter)
     new, sha256 = grid_programs(2)
     assert len(new) == len(old)
@@ -185,12 +185,12 @@ def test_eval_reports_and_keeps_the_grid(run: Path, capsys: Capture) -> None:
 
 
 def test_a_kept_grid_serves_until_the_model_changes(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = grid_of(run, quiet=True)
-    monkeypatch.setattr(evaluate_programs, "evaluate_grid", lambda *arguments: {"cells": "evaluated again"})
-    assert grid_of(run, quiet=True) == first
+    first = grid_of(run)
+    monkeypatch.setattr(grid, "evaluate_grid", lambda *arguments: {"cells": "evaluated again"})
+    assert grid_of(run) == first
     torch.manual_seed(99)
     Seq2Seq("gru", 4, 2).save_pretrained(run / "best")
-    assert grid_of(run, quiet=True)["cells"] == "evaluated again"
+    assert grid_of(run)["cells"] == "evaluated again"
 
 
 @pytest.mark.parametrize("damage", ["", "[]", '{"cells": []}', "{", "[" * 100_000])
@@ -243,12 +243,12 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edited_report_is_refused(run: Path, edit: str, one_report: dict[str, Any]) -> None:
     (run / "grid.json").write_text(json.dumps(one_report))
-    assert evaluate_programs.read_report(run / "grid.json") == one_report
+    assert grid.read_report(run / "grid.json") == one_report
     report = json.loads(json.dumps(one_report))
     EDITS[edit][0](report)
     (run / "grid.json").write_text(json.dumps(report))
     with pytest.raises(DataError, match=rf"grid\.json is damaged: .*{EDITS[edit][1]}.*if removed"):
-        evaluate_programs.read_report(run / "grid.json")
+        grid.read_report(run / "grid.json")
 
 
 def test_a_report_says_of_what_model_it_is(run: Path) -> None:
@@ -256,10 +256,10 @@ def test_a_report_says_of_what_model_it_is(run: Path) -> None:
     config = run / "best" / "config.json"
     (run / "best" / "manifest.json").unlink()
     config.write_text(json.dumps({**json.loads(config.read_text()), "training": {"step": 1234}}))
-    report = grid_of(run, quiet=True)
+    report = grid_of(run)
     assert report["updates"] == 1234
     (run / "grid.json").write_text(json.dumps({**report, "updates": 9, "model": {"unit": "lstm", "wiring": "stacked"}}))
-    assert grid_of(run, quiet=True) == report
+    assert grid_of(run) == report
 
 
 def test_what_cannot_be_kept_is_still_told(run: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -283,7 +283,7 @@ def test_the_wrong_kind_of_model(tmp_path: Path, capsys: Capture) -> None:
 
 def test_the_papers_cells_have_2000_programs() -> None:
     """In a fresh process: here they are smaller."""
-    script = "from gfrnn.evaluate_programs import PER_CELL, PER_CELL_QUICK; print(PER_CELL, PER_CELL_QUICK)"
+    script = "from gfrnn.tasks.programs.grid import PER_CELL, PER_CELL_QUICK; print(PER_CELL, PER_CELL_QUICK)"
     assert subprocess.check_output([sys.executable, "-c", script], text=True) == "2000 200\n"
 
 

@@ -8,10 +8,10 @@ import math
 import pytest
 import torch
 
-from gfrnn import generate
 from gfrnn.errors import DataError, UsageError
-from gfrnn.generate import Sampling, draw, stream
 from gfrnn.models import CharLM
+from gfrnn.models import generation as generate
+from gfrnn.models.generation import Sampling, draw, stream
 from gfrnn.report.compare import side_by_side, tag_table, tags
 
 
@@ -24,7 +24,7 @@ def model() -> CharLM:
 
 
 def by_hand(logits: list[float], u: float, s: Sampling) -> int:
-    """The definition in generate.py, in plain Python."""
+    """The definition in models/generation.py, in plain Python."""
     if s.temperature == 0:
         return logits.index(max(logits))
     scaled = [x / s.temperature for x in logits]
@@ -106,6 +106,24 @@ def test_a_long_prompt_is_read_in_portions(model: CharLM, monkeypatch: pytest.Mo
     whole = model.generate(prompt, 8, seed=1)
     monkeypatch.setattr(generate, "PROMPT_CHUNK", 37)
     assert model.generate(prompt, 8, seed=1) == whole
+
+
+@pytest.mark.parametrize("backend", ["auto", "manual", "reference"])
+@pytest.mark.parametrize("samples", [1, 2])
+def test_an_abandoned_stream_leaves_the_model_as_it_was(backend: str, samples: int) -> None:
+    torch.manual_seed(3)
+    model = CharLM(hidden_size=8, num_layers=2, dropout=0.5, backend=backend)
+    whole = list(stream(model.eval(), "The ", 9, Sampling(seed=1), samples))
+    model.train()
+    model.head.eval()  # its own affair
+    going = stream(model, "The ", 9, Sampling(seed=1), samples)
+    taken = []
+    for _ in range(3):  # held, not finished
+        taken.append(next(going))
+        assert model.training and model.layer.training and not model.head.training
+        assert torch.is_grad_enabled()
+    assert taken + list(going) == whole  # without dropout all the same
+    assert model.training and model.layer.training and not model.head.training
 
 
 def test_prompts_and_settings_that_make_no_sense_are_refused(model: CharLM) -> None:

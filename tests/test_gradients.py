@@ -40,7 +40,7 @@ def problem(case: Case, backend: str, return_gates: bool) -> tuple[Callable[...,
         )
         found: list[Any] = [scanned.h, *scanned.state]
         # Gates that are constants have no derivative to check.
-        found += [scanned.gates] if return_gates and case.wiring == "gated" else []
+        found += [scanned.gates] if return_gates and case.has_gates else []
         return tuple(tensor for tensor in found if tensor is not None)
 
     leaves = [cases.dense_input(TIME, BATCH, WIDTH), *state, *weights.values()]
@@ -78,7 +78,7 @@ def test_each_result_alone_has_its_gradient(case: Case, backend: str) -> None:
     """A backward pass from the last state only, or from the gates only, reaches the same weights as autograd's."""
     layer, x = case.layer(output="all"), cases.dense_input()
     count = len(cases.tensors(layer(x, return_gates=True)))
-    for k in range(count - (case.wiring != "gated")):
+    for k in range(count - (not case.has_gates)):
         grads = []
         for name in ("reference", backend):
             layer.backend = name
@@ -120,15 +120,3 @@ def test_frozen_parts_need_no_gradient(case: Case, backend: str) -> None:
         layer(x, cases.as_hx(state))[0].sum().backward()
         assert leaf.grad.any()
         leaf.requires_grad_(False)
-
-
-@pytest.mark.parametrize("backend", sorted(set(cases.backends()) - set(cases.backends_twice_differentiable())))
-def test_a_backend_without_second_derivatives_says_so(backend: str) -> None:
-    layer, x = Case("lstm", "gated").layer(backend=backend), cases.dense_input().requires_grad_()
-
-    def twice() -> None:
-        (slope,) = torch.autograd.grad(layer(x)[0].sin().sum(), x, create_graph=True)
-        slope.sum().backward()
-
-    with pytest.raises(RuntimeError, match=rf"{backend}.*(manual|reference)"):
-        twice()

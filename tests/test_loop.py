@@ -13,19 +13,19 @@ from runs import files, run_tiny, tiny, write_text
 from gfrnn.errors import DataError, NonFinite, UsageError
 from gfrnn.models import CharLM
 from gfrnn.recipes import find
-from gfrnn.tasks.hutter import Hutter
+from gfrnn.tasks.text.task import TextTask
+from gfrnn.tasks.world import World
 from gfrnn.training import loop
 from gfrnn.training.budget import Budget
 from gfrnn.training.run import train
 from gfrnn.training.runlog import read_metrics
-from gfrnn.training.world import World
 
 
 def test_it_learns(tmp_path: Path) -> None:
     result = run_tiny(tmp_path, updates=150, validate_every=50, length=20, rows=8, dropout=0.0, hidden_size=16)
     assert result["bpc"] < 5.0  # 7.68 when nothing is known
     best = CharLM.from_pretrained(tmp_path / "run")
-    split = Hutter(tiny(tmp_path)).valid.tobytes()
+    split = tiny(tmp_path).build_task().valid.tobytes()
     assert best.score(split).mean() == pytest.approx(result["bpc"], abs=1e-3)
 
 
@@ -54,10 +54,10 @@ def test_every_seed_and_update_has_its_own_dropout() -> None:
 
 def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int], factor: float) -> list[int]:
     """Multiply the loss of some updates, and with it their gradients."""
-    real, count = Hutter.loss, iter(range(10_000))
+    real, count = TextTask.loss, iter(range(10_000))
     hit: list[int] = []
 
-    def fake(self: Hutter, model: CharLM, batch: torch.Tensor, state: Any) -> Any:
+    def fake(self: TextTask, model: CharLM, batch: torch.Tensor, state: Any) -> Any:
         nats, symbols, state = real(self, model, batch, state)
         step = next(count)
         if step not in steps:
@@ -65,7 +65,7 @@ def poison(monkeypatch: pytest.MonkeyPatch, steps: set[int], factor: float) -> l
         hit.append(step)
         return nats * factor, symbols, state
 
-    monkeypatch.setattr(Hutter, "loss", fake)
+    monkeypatch.setattr(TextTask, "loss", fake)
     return hit
 
 
@@ -130,11 +130,11 @@ def test_patience_ends_a_run_that_no_longer_improves(tmp_path: Path) -> None:
     assert result["bpc"] == pytest.approx(math.log2(205), abs=0.3)
 
 
-def test_a_finished_run_is_not_trained_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_is_not_trained_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     first = run_tiny(tmp_path)
     before = files(tmp_path / "run" / "checkpoints")
     again = train(tiny(tmp_path, updates=500), tmp_path / "run", given={"updates"})
-    assert "keeping the budget this run was started with (updates 12)" in capsys.readouterr().out
+    assert "keeping the budget this run has (updates 12)" in caplog.text
     assert again == {**first, "already_done": True}
     assert files(tmp_path / "run" / "checkpoints") == before
 
@@ -143,12 +143,12 @@ def test_a_resumed_run_keeps_its_options_or_is_refused(tmp_path: Path) -> None:
     run_tiny(tmp_path)
     out = tmp_path / "run"
     with pytest.raises(UsageError, match="hidden_size was 6, is 9"):
-        train(tiny(tmp_path, hidden_size=9), out, given={"hidden_size"}, quiet=True)
+        train(tiny(tmp_path, hidden_size=9), out, given={"hidden_size"})
     with pytest.raises(UsageError, match=r"started as modern-gated-lstm .*wiring was gated, is stacked"):
-        train(tiny(tmp_path, "modern-stacked-lstm"), out, quiet=True)
+        train(tiny(tmp_path, "modern-stacked-lstm"), out)
     with pytest.raises(UsageError, match="already holds a run"):
-        train(tiny(tmp_path), out, resume="never", quiet=True)
-    assert train(tiny(tmp_path, keep=5), out, given={"keep"}, quiet=True)["already_done"]
+        train(tiny(tmp_path), out, resume="never")
+    assert train(tiny(tmp_path, keep=5), out, given={"keep"})["already_done"]
     text = Path(write_text(tmp_path))
     text.write_bytes(text.read_bytes()[:-1])
     with pytest.raises(DataError, match="the data changed since"):
@@ -207,16 +207,16 @@ def test_validating_a_part_ends_with_the_whole(tmp_path: Path) -> None:
 
 
 def test_the_state_is_carried_and_reset_on_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, fresh, seeds = Hutter.loss, [], set()
+    real, fresh, seeds = TextTask.loss, [], set()
 
-    def watch(self: Hutter, model: CharLM, batch: torch.Tensor, state: Any) -> Any:
+    def watch(self: TextTask, model: CharLM, batch: torch.Tensor, state: Any) -> Any:
         fresh.append(state is None)
         seeds.add(torch.initial_seed())
         if state is not None:
             assert all(not part.requires_grad and part.shape == (2, 3, 6) for part in state)
         return real(self, model, batch, state)
 
-    monkeypatch.setattr(Hutter, "loss", watch)
+    monkeypatch.setattr(TextTask, "loss", watch)
     run_tiny(tmp_path, updates=9, reset_every=4)
     assert [step for step, was in enumerate(fresh) if was] == [0, 4, 8]
     assert len(seeds) == 9  # every update has dropout of its own

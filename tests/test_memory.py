@@ -7,7 +7,7 @@ import pytest
 
 SCRIPT = """
 import resource, sys
-from gfrnn.memory import keep_freed_memory
+from gfrnn.cli.memory import keep_freed_memory
 import torch
 
 if sys.argv[1] == "keep":

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from gfrnn.config import OptimizerConfig
 from gfrnn.errors import UsageError
 from gfrnn.training import optim
+from gfrnn.training.config import OptimizerConfig
 
 GRADIENTS = [[0.5, -2.0, 1e-4], [0.25, 3.0, -1e-4], [-0.125, 0.0, 2e-4], [1.0, -1.0, 0.0]]
 

@@ -168,11 +168,10 @@ def test_oracle_by_hand() -> None:
     np.testing.assert_allclose(result.gates.ravel(), [g11, g21, g12, g22], rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize("unit", cases.UNITS)
+@cases.every_unit_of_torch
 def test_oracle_of_a_stack_is_torch(unit: str) -> None:
     """The oracle, checked against an implementation that neither it nor the package shares anything with."""
-    kind = {"tanh": torch.nn.RNN, "gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[unit]
-    module = kind(INPUT, HIDDEN, cases.NUM_LAYERS, dtype=torch.float64)
+    module = cases.TORCH[unit](INPUT, HIDDEN, cases.NUM_LAYERS, dtype=torch.float64)
     weights = {}
     for j in range(cases.NUM_LAYERS):
         ih, hh, b_ih, b_hh = (

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from programs_oracle import literal_program
 
 from gfrnn.errors import UsageError
-from gfrnn.tasks import programs
+from gfrnn.models.program_symbols import SOURCE_CHARACTERS, SOURCE_SIZE, TARGET_CHARACTERS, TARGET_SIZE
 from gfrnn.tasks.programs import CURRICULA, SPLITS, Settings, make, split_of, stream
 from gfrnn.tasks.programs.language import evaluate
-from gfrnn.tasks.programs.symbols import SOURCE_CHARACTERS, SOURCE_SIZE, TARGET_CHARACTERS, TARGET_SIZE
 
 settings_of_any_kind = st.builds(
     Settings,
@@ -156,6 +155,7 @@ def test_a_test_cell_is_constant() -> None:
         {"nesting": -1},
         {"nesting": 6},
         {"curriculum": "blend"},
+        {"literals": "round"},
         {"span": 0},
     ],
 )
@@ -165,5 +165,35 @@ def test_settings_out_of_range(wrong: dict) -> None:
         Settings(**wrong)
 
 
-def test_the_package_offers_what_the_command_line_calls() -> None:
-    assert callable(programs.main)
+def test_ideal_literals_are_the_data_as_it_always_was() -> None:
+    assert Settings().key() == Settings(literals="ideal").key() == "mix,10,5,0,0,0"
+    assert list(stream(7, 50)) == list(stream(7, 50, Settings(literals="ideal")))
+
+
+def operands(sources: list[str]) -> list[int]:
+    """The literals of if-expressions, none of which is a small factor or a loop count."""
+    return [int(n) for source in sources if " if " in source for n in re.findall(r"\d+", source)]
+
+
+def test_original_literals_are_remainders_of_32_bits() -> None:
+    """At length 10 they stop at 2 ** 32; at length 9 those under 294,967,297 come five times, the others four."""
+    longest = operands([p.source for p in stream(1, 6000, Settings(length=10, nesting=1, literals="original"))])
+    assert 0.99 * 2**32 < max(longest) <= 2**32
+    assert sum(longest) / len(longest) == pytest.approx(2**31, rel=0.03)
+    nine = operands([p.source for p in stream(1, 6000, Settings(length=9, nesting=1, literals="original"))])
+    low = 294_967_296 * 5 / 2**32
+    assert sum(n <= 294_967_296 for n in nine) / len(nine) == pytest.approx(low, abs=5 * (0.25 / len(nine)) ** 0.5)
+    ideal = operands([p.source for p in stream(1, 6000, Settings(length=9, nesting=1))])
+    assert abs(low - 0.2949) > 5 * (0.25 / len(nine)) ** 0.5  # so that the two can be told apart
+    assert sum(n <= 294_967_296 for n in ideal) / len(ideal) == pytest.approx(0.2949, abs=0.03)
+    short = operands([p.source for p in stream(1, 500, Settings(length=2, nesting=1, literals="original"))])
+    assert (min(short), max(short)) == (1, 100)
+
+
+@pytest.mark.parametrize("curriculum", CURRICULA)
+def test_original_literals_make_true_programs_of_every_curriculum(curriculum: str) -> None:
+    settings = Settings(max_length=30, curriculum=curriculum, span=200, literals="original")
+    made = list(stream(3, 200, settings, "validation"))
+    assert made != list(stream(3, 200, Settings(max_length=30, curriculum=curriculum, span=200), "validation"))
+    for program in made:
+        assert str(evaluate(program.source)) == program.target

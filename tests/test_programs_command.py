@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,14 @@ def test_json_lines_are_the_stream(capsys: Capture) -> None:
     printed = lines(capsys)
     assert [list(row) for row in printed] == [["source", "target", "length", "nesting"]] * 20
     assert [Program(**row) for row in printed] == list(stream(7, 20))
+
+
+def test_literals_as_the_original_drew_them(capsys: Capture) -> None:
+    cell = ["programs", "--count", "300", "--length", "10", "--nesting", "1", "--json"]
+    assert main([*cell, "--literals", "original", "--verify"]) == 0
+    assert max(int(n) for row in lines(capsys) for n in re.findall(r"\d+", row["source"])) <= 2**32
+    assert main(cell) == 0
+    assert max(int(n) for row in lines(capsys) for n in re.findall(r"\d+", row["source"])) > 2**32
 
 
 def test_a_fixed_cell_verified(capsys: Capture) -> None:

@@ -3,9 +3,9 @@
 import pytest
 
 from gfrnn.errors import DataError
+from gfrnn.models.program_symbols import decode_target, encode_source, encode_target
 from gfrnn.tasks.programs import Settings, stream
 from gfrnn.tasks.programs.language import evaluate
-from gfrnn.tasks.programs.symbols import decode_target, encode_source, encode_target
 
 
 def test_the_reader_agrees_with_the_generator_everywhere() -> None:

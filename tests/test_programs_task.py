@@ -13,14 +13,16 @@ import pytest
 import torch
 
 from gfrnn.cli import main
-from gfrnn.config import Config
 from gfrnn.errors import UsageError
+from gfrnn.models.program_batch import collate
 from gfrnn.recipes import find
 from gfrnn.tasks.programs import make, split_of
-from gfrnn.tasks.programs.batches import collate
 from gfrnn.tasks.programs.config import ProgramsConfig
+from gfrnn.tasks.programs.grid import grid_programs
 from gfrnn.tasks.programs.task import Programs
 from gfrnn.tasks.programs.training_data import TrainingPrograms
+from gfrnn.training.config import Config
+from gfrnn.training.runlog import read_metrics
 
 SMALL = ProgramsConfig(programs=96, rows=8, pool=4, max_length=3, max_nesting=2, validate_programs=20)
 RECIPES = [
@@ -32,7 +34,7 @@ RECIPES = [
 def small_task(**data: Any) -> Programs:
     config = find("programs-gated-gru").config
     model = dataclasses.replace(config.model, hidden_size=5, num_layers=2)
-    return Programs(dataclasses.replace(config, data=dataclasses.replace(SMALL, **data), model=model))
+    return dataclasses.replace(config, data=dataclasses.replace(SMALL, **data), model=model).build_task()
 
 
 def test_a_minibatch_is_a_function_of_seed_and_update() -> None:
@@ -118,7 +120,7 @@ def test_average_sizes_are_those_of_the_whole_curriculum() -> None:
 def test_the_sample_is_the_one_that_runs_were_started_with() -> None:
     """Recorded digests: they are part of a run's identity, and another sample would refuse to continue it."""
     config = find("programs-gated-gru").config
-    found = {name: Programs(config.replace(curriculum=name)).sample_sha256[:16] for name in ("mix", "baseline")}
+    found = {name: config.replace(curriculum=name).build_task().sample_sha256[:16] for name in ("mix", "baseline")}
     assert found == {"mix": "e59fbb16ab7ca2d8", "baseline": "e47c1f885ca4c67a"}
 
 
@@ -135,10 +137,10 @@ def test_every_recipe_builds_counts_and_learns(name: str) -> None:
     recipe = find(name)
     config: Config = recipe.config
     with torch.device("meta"):
-        parameters = sum(p.numel() for p in Programs(config).build_model(1).parameters())
+        parameters = sum(p.numel() for p in config.build_task().build_model(1).parameters())
     assert parameters == recipe.parameters
     small = config.replace(hidden_size=6, rows=4, programs=64, pool=2, max_length=2, max_nesting=1)
-    task = Programs(small)
+    task = small.build_task()
     model = task.build_model(1)
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     losses = []
@@ -200,3 +202,29 @@ def test_a_resumed_run_equals_an_undisturbed_one(tmp_path: Path, monkeypatch: py
     assert len(calls) == 7
     kinds = [json.loads(line)["kind"] for line in (tmp_path / "cut" / "metrics.jsonl").read_text().splitlines()]
     assert "valid" in kinds
+
+
+def test_original_literals_hold_in_training_validation_and_test_cells(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("gfrnn.tasks.programs.grid.PER_CELL_QUICK", 2)
+    sizes = "--hidden-size 3 --num-layers 1 --rows 4 --pool 2 --programs 40 --validate-programs 8 --updates 2"
+    out = tmp_path / "run"
+    words = ["train", "programs-gated-gru", *sizes.split(), "--literals", "original", "--out", str(out), "--json"]
+    assert main(words) == 0
+    assert "at most 2 ** 32" in capsys.readouterr().err
+    config = Config.load(out / "config.yaml")
+    task = config.build_task()
+    assert task.training.settings.literals == "original"
+    ideal = config.replace(literals="ideal").build_task()
+    assert task.validation_programs != ideal.validation_programs
+    assert "literals" not in ideal.identity()  # as runs from before the choice have it
+    valid = [record for record in read_metrics(out) if record["kind"] == "valid"]
+    assert {record["literals"] for record in valid} == {"original"}
+    assert main(["eval", str(out), "--quick", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["literals"] == "original"
+    assert report["programs_sha256"] != grid_programs(2)[1]
+    assert main(["eval", str(out), "--quick", "--quiet"]) == 0
+    assert "2 a cell, original literals" in capsys.readouterr().out

@@ -9,10 +9,10 @@ import pytest
 import torch
 from runs import write_text
 
-from gfrnn.config import Config, OptimizerConfig, load_class
 from gfrnn.errors import DataError, UsageError
 from gfrnn.models import CharLM
 from gfrnn.recipes import find, load
+from gfrnn.training.config import Config, OptimizerConfig
 from gfrnn.training.run import train
 
 TEXT_RECIPES = [name for name, recipe in load().items() if recipe.config.task == "hutter"]
@@ -27,14 +27,29 @@ def test_every_row_of_the_papers_tables_has_its_recipe() -> None:
         assert recipe.paper == float(row["value"])
         model = recipe.config.model
         assert (model.unit, model.num_layers, model.hidden_size) == (row["unit"], int(row["layers"]), int(row["units"]))
-    assert {row["recipe"] for row in rows} == {name for name in TEXT_RECIPES if name.startswith("hutter-")}
+    quoted = {name for name in TEXT_RECIPES if name.startswith("hutter-") and find(name).paper is not None}
+    assert {row["recipe"] for row in rows} == quoted
+
+
+def test_the_printed_reading_has_rows_of_its_own() -> None:
+    """Unit-wise gates that see their own layer only leave room for more units at equally many parameters."""
+    for unit in ("gru", "lstm"):
+        printed, trained = find(f"modern-gated-own-{unit}"), find(f"modern-gated-{unit}")
+        assert (printed.config.model.gates_see, trained.config.model.gates_see) == ("own", "all")
+        assert printed.config.model.hidden_size > trained.config.model.hidden_size
+        assert printed.parameters == pytest.approx(trained.parameters, rel=0.01)
+
+
+def test_every_row_but_the_large_model_has_a_modern_twin() -> None:
+    rows = {name.removeprefix("hutter-") for name in TEXT_RECIPES if name.startswith("hutter-")}
+    twins = {name.removeprefix("modern-") for name in TEXT_RECIPES if name.startswith("modern-")}
+    assert rows - twins == {"large"}
 
 
 @pytest.mark.parametrize("name", TEXT_RECIPES)
 def test_the_number_of_parameters_is_the_one_it_says(name: str) -> None:
     recipe = find(name)
-    options = {key: value for key, value in vars(recipe.config.model).items() if key != "input_std"}
-    model = CharLM(**options, device="meta")
+    model = CharLM(**vars(recipe.config.model), device="meta")
     assert sum(p.numel() for p in model.parameters()) == recipe.parameters
 
 
@@ -43,7 +58,7 @@ def test_it_trains_for_two_updates(name: str, tmp_path: Path) -> None:
     config = find(name).config.replace(
         data=write_text(tmp_path), rows=2, length=5, epochs=None, updates=2, validate_every=1, validate_chars=200
     )
-    result = train(config, tmp_path / "run", quiet=True)
+    result = train(config, tmp_path / "run")
     assert (result["updates"], result["characters"], result["skipped"]) == (2, 20, 0)
     assert 4 < result["bpc"] < 9
 
@@ -78,7 +93,7 @@ def test_an_unknown_recipe_or_option_names_the_nearest() -> None:
 def test_the_start_is_the_papers_or_the_modern_one(tmp_path: Path) -> None:
     def start(name: str) -> CharLM:
         config = find(name).config.replace(data=write_text(tmp_path), rows=2, length=5)
-        return load_class("gfrnn.tasks.hutter:Hutter")(config).build_model(1)
+        return config.build_task().build_model(1)
 
     paper, modern = start("hutter-gated-lstm"), start("modern-gated-lstm")
     for layer in (paper.layer, modern.layer):
@@ -90,6 +105,38 @@ def test_the_start_is_the_papers_or_the_modern_one(tmp_path: Path) -> None:
     assert modern.layer.bias_l0[140:280].unique().tolist() == [1.0]
     again = start("modern-gated-lstm")
     assert all(torch.equal(p, q) for p, q in zip(modern.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "gates"),
+    [
+        ("hutter-gated-lstm", 1, 4),
+        ("modern-gated-lstm", 1, 4),
+        ("hutter-stacked-gru", 1, 3),
+        ("programs-gated-gru", 2, 3),
+    ],
+)
+def test_every_weight_starts_once(
+    name: str, layers: int, gates: int, tmp_path: Path, count_orthogonal: list[torch.Tensor]
+) -> None:
+    config = find(name).config.replace(hidden_size=6, rows=2)
+    if config.task == "hutter":
+        config = config.replace(data=write_text(tmp_path), length=5)
+    model = config.build_task().build_model(1)
+    sources = 1 if config.model.wiring == "stacked" else config.model.num_layers
+    assert len(count_orthogonal) == layers * config.model.num_layers * gates * sources
+    torch.manual_seed(1)
+    first = next(model.children())
+    again = type(first)(
+        first.input_size,
+        6,
+        config.model.num_layers,
+        wiring=config.model.wiring,
+        input_skip=True,
+        forget_bias=config.model.forget_bias,
+        input_std=config.model.input_std,
+    )
+    assert all(torch.equal(p, q) for p, q in zip(first.parameters(), again.parameters(), strict=True))
 
 
 def test_a_yaml_bomb_is_refused_in_a_short_sentence(tmp_path: Path) -> None:

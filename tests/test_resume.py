@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from runs import outcome, run_tiny, tiny
 
+from gfrnn.cli.progress import displays
 from gfrnn.errors import Preempted
-from gfrnn.tasks.hutter import Hutter
+from gfrnn.tasks.text.task import TextTask
 from gfrnn.training.run import train
 
 
@@ -29,14 +30,14 @@ def test_two_runs_are_equal_and_everything_carried_is_in_play(tmp_path: Path, un
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Send SIGTERM to this process when update `step` takes its minibatch."""
-    real = Hutter.batch
+    real = TextTask.batch
 
-    def fake(self: Hutter, *args: Any) -> Any:
+    def fake(self: TextTask, *args: Any) -> Any:
         if args[1] == step:
             os.kill(os.getpid(), signal.SIGTERM)
         return real(self, *args)
 
-    monkeypatch.setattr(Hutter, "batch", fake)
+    monkeypatch.setattr(TextTask, "batch", fake)
 
 
 @pytest.mark.parametrize("recipe", ["hutter-stacked-gru", "modern-gated-gru"])
@@ -71,7 +72,7 @@ def test_a_damaged_checkpoint_is_stepped_over_and_the_end_is_the_same(
             run_tiny(tmp_path)
     newest = tmp_path / "run/checkpoints/step-8/train.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1])
-    train(tiny(tmp_path), tmp_path / "run")
+    train(tiny(tmp_path), tmp_path / "run", progress=displays(False))
     said = capsys.readouterr().out
     assert "step-8 is not used" in said
     assert "continuing at update 6" in said

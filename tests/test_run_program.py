@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from gfrnn.cli import main
+from gfrnn.cli.run_program import page
 from gfrnn.models import CharLM
 from gfrnn.models.seq2seq import Answer, Seq2Seq
-from gfrnn.run_program import page
 
 Capture = pytest.CaptureFixture[str]
 SOURCE = "a=7\nfor x in range(3):a-=2\nprint((a*4))"

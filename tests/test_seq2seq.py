@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from gfrnn.equations import UNITS, WIRINGS
 from gfrnn.errors import DataError
 from gfrnn.models import CharLM
+from gfrnn.models.program_batch import Batch, collate
+from gfrnn.models.program_symbols import SOURCE_SIZE, TARGET_END, TARGET_PAD, TARGET_SIZE, TARGET_START, encode_target
 from gfrnn.models.seq2seq import Seq2Seq
 from gfrnn.tasks.programs import Program, Settings, stream
-from gfrnn.tasks.programs.batches import Batch, collate
-from gfrnn.tasks.programs.symbols import SOURCE_SIZE, TARGET_END, TARGET_PAD, TARGET_SIZE, TARGET_START, encode_target
 
-UNITS_AND_WIRINGS = list(itertools.product(["tanh", "gru", "lstm"], ["stacked", "feedback", "gated"]))
+UNITS_AND_WIRINGS = list(itertools.product(UNITS, WIRINGS))
 
 
 def small_model(unit: str = "lstm", wiring: str = "gated", **options: object) -> Seq2Seq:
@@ -93,7 +94,7 @@ def test_every_parameter_learns_and_the_encoder_through_the_state_alone() -> Non
 def test_exact_match_is_the_greedy_answer_being_right() -> None:
     """Targets are taken from the model's own answers, so that some rows are right, some nearly, some not at all."""
     model = small_model()
-    sources = [p.source for p in stream(3, 60, Settings(max_length=4, max_nesting=3))]
+    sources = [p.source for p in stream(3, 120, Settings(max_length=4, max_nesting=3))]
     found = zip(sources, model.greedy(sources, most=12), strict=True)
     ended = [(source, answer.text) for source, answer in found if len(answer.confidence) > len(answer.text)]
     assert len({answer for _, answer in ended}) > 10
@@ -198,8 +199,7 @@ def test_wrong_options(wrong: dict) -> None:
 
 
 def test_wide_input_weights_change_only_the_symbol_columns() -> None:
-    model = Seq2Seq(hidden_size=10)
-    model.reset_parameters(input_std=0.5)
+    model = Seq2Seq(hidden_size=10, input_std=0.5)
     for layer in (model.encoder, model.decoder):
         weight = layer.weight_ih_l1
         assert weight[:, : layer.input_size].std().item() == pytest.approx(0.5, rel=0.15)

@@ -1,16 +1,16 @@
 """The C++ generation loop writes what the Python loop writes, byte for byte."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 
 from gfrnn.errors import UsageError
-from gfrnn.generate import Sampling, packed_loop
 from gfrnn.models import CharLM
+from gfrnn.models.generation import Sampling
+from gfrnn.models.text_loop import TextLoop, half_rounded
 from gfrnn.ops import cpu
-from gfrnn.ops.cpu.text import TextLoop, half_rounded
 
 pytestmark = pytest.mark.skipif(bool(cpu.why_unavailable()), reason="; ".join(cpu.why_unavailable()))
 
@@ -111,15 +111,41 @@ def test_half_says_when_it_cannot() -> None:
         other.generate("a", 3, half=True)
 
 
-def test_weights_are_packed_again_when_they_change() -> None:
-    model = make("lstm", "gated")
-    first = write(model, "cpu", SAMPLINGS[0])
-    packed = packed_loop(model, False)
-    assert packed_loop(model, False) is packed
-    assert packed_loop(model, True) is not packed
+def train_fused(model: CharLM) -> None:
+    """One step of an optimizer that changes weights without telling their version counters."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.3, fused=True)
+    ids = torch.arange(40).view(20, 2)
+    model.loss(ids[:-1], ids[1:])[0].backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def add_in_place(model: CharLM) -> None:
     with torch.no_grad():
         model.layer.bias_l1.add_(1.0)
-    changed = write(model, "cpu", SAMPLINGS[0])
-    assert changed == write(model, "manual", SAMPLINGS[0]) != first
+
+
+def add_to_the_data(model: CharLM) -> None:
+    model.layer.bias_l1.data.add_(1.0)
+
+
+def add_through_numpy(model: CharLM) -> None:
+    model.layer.bias_l1.detach().numpy()[:] += 1.0
+
+
+def replace_the_head(model: CharLM) -> None:
     model.head.bias = torch.nn.Parameter(torch.linspace(-3, 3, 205))
-    assert write(model, "cpu", SAMPLINGS[0]) == write(model, "manual", SAMPLINGS[0]) != changed
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(
+    "change",
+    [train_fused, add_in_place, add_to_the_data, add_through_numpy, replace_the_head],
+    ids=lambda f: f.__name__,
+)
+def test_text_is_written_with_the_weights_of_the_moment(change: Callable[[CharLM], None], half: bool) -> None:
+    model = make("lstm", "gated")
+    before = write(model, "cpu", SAMPLINGS[0], half=half)
+    change(model)
+    after = write(model, "cpu", SAMPLINGS[0], half=half)
+    assert after == write(model.as_half() if half else model, "manual", SAMPLINGS[0]) != before

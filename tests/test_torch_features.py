@@ -221,7 +221,7 @@ def test_export_with_dynamic_batch(case: Case, backend: str) -> None:
     layer = case.layer(backend=backend).eval()
     state = cases.as_hx(cases.state_of(case, batch=3))
     batch = torch.export.Dim("batch", min=1, max=64)
-    hx_shape: Any = {1: batch} if case.unit != "lstm" else ({1: batch}, {1: batch})
+    hx_shape: Any = {1: batch} if not layer.has_cell else ({1: batch}, {1: batch})
     for x in (cases.dense_input(2, 3), cases.integer_input(2, 3)):
         program = torch.export.export(layer, (x, state), dynamic_shapes={"input": {1: batch}, "hx": hx_shape})
         for size in (1, 5):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gfrnn import bench
 from gfrnn.bench import clock, contenders, generation, sections
 from gfrnn.bench.plan import Plan, Size
+from gfrnn.cli import bench
 
 SMALL = Size("lstm", 2, 5)
 TINY = Plan(

@@ -1,12 +1,14 @@
 """What the layers refuse, in the words and with the exception types of torch.nn.LSTM where it has them."""
 
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gfrnn.equations import State
+from gfrnn.equations import UNITS, State
+from gfrnn.ops.declared import owns_memory
 
 
 def sizes(**values: Any) -> None:
@@ -28,12 +30,14 @@ def choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
-def unsupported(bidirectional: Any, proj_size: Any) -> None:
+def unsupported(bidirectional: Any, proj_size: Any, unit: str) -> None:
     if bidirectional:
         raise ValueError(
             "bidirectional=True: a gated-feedback network feeds its upper layers back through time, so it has no "
             "backward twin to concatenate; run a second layer over the reversed sequence instead"
         )
+    if proj_size and not UNITS[unit].has_cell:
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
     if proj_size:
         raise ValueError(
             f"proj_size={proj_size}: every layer feeds every other, so all states have hidden_size units; "
@@ -41,7 +45,14 @@ def unsupported(bidirectional: Any, proj_size: Any) -> None:
         )
 
 
-def dropout(value: Any, num_layers: int) -> None:
+def nonlinearity(value: Any) -> None:
+    if value == "relu":
+        raise ValueError("nonlinearity='relu': the paper's simple unit is tanh, and there is no other here")
+    if value != "tanh":
+        raise ValueError(f"Unknown nonlinearity '{value}'. There is only 'tanh'.")
+
+
+def dropout(value: Any, num_layers: int, frames: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(
             f"dropout should be a number in range [0, 1] representing the probability of an element being zeroed, "
@@ -51,15 +62,20 @@ def dropout(value: Any, num_layers: int) -> None:
         warnings.warn(
             "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
             f"num_layers greater than 1, but got dropout={value} and num_layers={num_layers}",
-            stacklevel=4,
+            stacklevel=frames,
         )
 
 
 def forget_bias(value: Any, unit: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < float("inf"):
         raise ValueError(f"forget_bias must be a finite number, got {value!r}")
-    if value and unit != "lstm":
+    if value and "f" not in UNITS[unit].gates:
         raise ValueError(f"forget_bias={value}: only an LSTM has a forget gate")
+
+
+def input_std(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise ValueError(f"input_std must be a finite number, 0 or more, got {value!r}")
 
 
 def input(layer: Any, x: Any) -> None:
@@ -77,7 +93,7 @@ def input(layer: Any, x: Any) -> None:
         batched = x.dim() == 2
     device(layer, x, "input")
     if x.shape[1 if layer.batch_first and batched else 0] == 0:
-        raise RuntimeError("Expected sequence length to be larger than 0 in input")
+        raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
 
 
 def step_input(layer: Any, x_t: Any) -> None:
@@ -112,6 +128,10 @@ def autocasting(x: Tensor) -> bool:
     return torch.amp.is_autocast_available(x.device.type) and torch.is_autocast_enabled(x.device.type)
 
 
+def no_autocast(x: Tensor) -> AbstractContextManager[Any]:
+    return torch.autocast(x.device.type, enabled=False) if autocasting(x) else nullcontext()
+
+
 def dense(layer: Any, x: Tensor) -> None:
     weight = layer.weight_ih_l0
     if x.dtype != weight.dtype and not (x.is_floating_point() and autocasting(x)):
@@ -136,7 +156,9 @@ def device(layer: Any, x: Tensor, name: str) -> None:
 
 def readable(x: Tensor) -> bool:
     """Whether a check may look at the numbers: not while tracing, and not on a device where looking means waiting."""
-    return x.device.type == "cpu" and not torch.compiler.is_compiling() and x.numel() > 0
+    if x.device.type != "cpu" or x.numel() == 0 or torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return False
+    return owns_memory(x)  # not so under vmap
 
 
 def indices(layer: Any, x: Tensor, lengths: Tensor | None = None) -> None:
@@ -153,16 +175,15 @@ def indices(layer: Any, x: Tensor, lengths: Tensor | None = None) -> None:
 
 def state(layer: Any, hx: Any, batch: int, batched: bool) -> State:
     """hx as a State of 3-D tensors."""
-    lstm = layer.unit == "lstm"
-    if lstm and not (isinstance(hx, tuple | list) and len(hx) == 2):
+    if layer.has_cell and not (isinstance(hx, tuple | list) and len(hx) == 2):
         raise RuntimeError(f"hx must be a pair (h_0, c_0) for {type(layer).__name__}, got {type(hx).__name__}")
-    parts = tuple(hx) if lstm else (hx,)
+    parts = tuple(hx) if layer.has_cell else (hx,)
     if not all(isinstance(part, Tensor) for part in parts):
         raise TypeError(f"hx must hold tensors, got {', '.join(type(part).__name__ for part in parts)}")
     weight = layer.weight_ih_l0
     checked = []
     for k, part in enumerate(parts):
-        name = f"hidden[{k}]" if lstm else "hidden"
+        name = f"hidden[{k}]" if layer.has_cell else "hidden"
         rank = 3 if batched else 2
         if part.dim() != rank:
             kind = "batched" if batched else "unbatched"

@@ -1,22 +1,24 @@
-"""To and from torch.nn.RNN, GRU and LSTM.
-
-torch's layers are the stacked wiring with two biases. Its GRU swaps z (sigma(-a) = 1 - sigma(a): the rows of z change
-sign) and has a second bias inside the reset gate, which the paper's GRU does not have.
-"""
+"""To and from torch.nn.RNN, GRU and LSTM; foreign.py says what differs."""
 
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from gfrnn.equations import GATES
+from gfrnn import foreign
+from gfrnn.equations import STACKED, UNITS, WIRINGS, own_layer
+from gfrnn.foreign import swap_z
 from gfrnn.layers import GFGRU, GFLSTM, GFRNN, GatedFeedback
 
 PAIRS: dict[Any, type[GatedFeedback]] = {nn.RNN: GFRNN, nn.GRU: GFGRU, nn.LSTM: GFLSTM}
 
 
-def from_torch(module: nn.RNNBase) -> GatedFeedback:
+def from_torch(module: nn.RNNBase, inner_bias: str = "refuse") -> GatedFeedback:
     """A stacked layer whose outputs equal those of a torch.nn.RNN, GRU or LSTM.
+
+    A torch.nn.GRU has a bias inside its reset gate, bias_hh_l{j}[2H:], which the paper's GRU has not: where it is not
+    zero, the GRU is refused, or with inner_bias="drop" converted without it. The outputs then equal those of the GRU
+    with that bias set to zero, and differ from its own: train on.
 
     >>> theirs = nn.LSTM(5, 7, num_layers=2)
     >>> ours, x = from_torch(theirs), torch.randn(3, 1, 5)
@@ -32,6 +34,8 @@ def from_torch(module: nn.RNNBase) -> GatedFeedback:
         raise ValueError(f"from_torch: proj_size={module.proj_size} has no counterpart here")
     if module.mode == "RNN_RELU":
         raise ValueError("from_torch: nonlinearity='relu' has no counterpart here, the unit is tanh")
+    if inner_bias not in ("refuse", "drop"):
+        raise ValueError(f"inner_bias must be 'refuse' or 'drop', got {inner_bias!r}")
     weight = next(module.parameters())
     layer = ours(
         module.input_size,
@@ -40,24 +44,15 @@ def from_torch(module: nn.RNNBase) -> GatedFeedback:
         module.bias,
         module.batch_first,
         module.dropout if module.num_layers > 1 else 0.0,
-        device=weight.device,
+        device="meta",
         dtype=weight.dtype,
-        wiring="stacked",
-    )
-    H = module.hidden_size
-    with torch.no_grad():
-        for j in range(module.num_layers):
-            for kind in ("weight_ih", "weight_hh"):
-                getattr(layer, f"{kind}_l{j}").copy_(_swap_z(layer.unit, getattr(module, f"{kind}_l{j}"), H))
-            if module.bias:
-                inner = getattr(module, f"bias_hh_l{j}")
-                if layer.unit == "gru" and inner[2 * H :].any():
-                    raise ValueError(
-                        f"from_torch: bias_hh_l{j}[{2 * H}:] of torch.nn.GRU is inside its reset gate and not zero; "
-                        "the paper's GRU has no bias there"
-                    )
-                both = getattr(module, f"bias_ih_l{j}") + inner
-                getattr(layer, f"bias_l{j}").copy_(_swap_z(layer.unit, both, H))
+        wiring=STACKED.name,
+    ).to_empty(device=weight.device)
+    theirs = module.state_dict()
+    reason = foreign.why_not(layer, theirs)
+    if reason and inner_bias == "refuse":
+        raise ValueError(f"from_torch: {reason}")
+    layer.load_state_dict(foreign.translated(layer, theirs))
     return layer.train(module.training)
 
 
@@ -72,7 +67,8 @@ def to_torch(layer: GatedFeedback) -> nn.RNNBase:
         raise TypeError(f"to_torch takes a GFRNN, GFGRU or GFLSTM, got {type(layer).__name__}")
     deep = layer.num_layers > 1
     # With one layer, feedback is what a stacked layer does, the skip goes nowhere and "all" is "last".
-    if layer.wiring == "gated" or (layer.wiring == "feedback" and deep):
+    wiring = WIRINGS[layer.wiring]
+    if wiring.gates is not None or (wiring.hears is not own_layer and deep):
         raise ValueError(f"to_torch: torch has no wiring={layer.wiring!r}, only 'stacked'")
     if layer.input_skip and deep:
         raise ValueError("to_torch: torch has no input_skip=True")
@@ -91,25 +87,10 @@ def to_torch(layer: GatedFeedback) -> nn.RNNBase:
     H = layer.hidden_size
     with torch.no_grad():
         for j, w in enumerate(layer.weights()):
-            U = w.U if w.U_candidate is None else _with_candidate(layer.unit, w.U, w.U_candidate, H)
-            getattr(module, f"weight_ih_l{j}").copy_(_swap_z(layer.unit, w.W, H))
-            getattr(module, f"weight_hh_l{j}").copy_(_swap_z(layer.unit, U, H))
+            U = torch.cat([gate.U for gate in UNITS[layer.unit].rows(w)])
+            getattr(module, f"weight_ih_l{j}").copy_(swap_z(layer.unit, w.W, H))
+            getattr(module, f"weight_hh_l{j}").copy_(swap_z(layer.unit, U, H))
             if w.b is not None:
-                getattr(module, f"bias_ih_l{j}").copy_(_swap_z(layer.unit, w.b, H))
+                getattr(module, f"bias_ih_l{j}").copy_(swap_z(layer.unit, w.b, H))
                 getattr(module, f"bias_hh_l{j}").zero_()
     return module.train(layer.training)
-
-
-def _swap_z(unit: str, rows: Tensor, H: int) -> Tensor:
-    """Negate the z rows of a GRU's (r, z, candidate)."""
-    if unit != "gru":
-        return rows
-    r, z, candidate = rows.split(H)
-    return torch.cat([r, -z, candidate])
-
-
-def _with_candidate(unit: str, U: Tensor, U_candidate: Tensor, H: int) -> Tensor:
-    """The rows of all gates in one matrix; the candidate is third in both the GRU and the LSTM."""
-    blocks = list(U.split(H))
-    assert len(blocks) == GATES[unit] - 1
-    return torch.cat([*blocks[:2], U_candidate, *blocks[2:]])

@@ -3,7 +3,7 @@
 Nothing here is meant to be fast; everything that is fast is tested against it. torch only.
 
 B batch   L layers   H units per layer   I width of what feeds layer j (x_t; h_t^{j-1}; or both with skips)
-G gates of the unit: tanh 1, GRU 3 (r, z, candidate), LSTM 4 (i, f, candidate, o)
+G gates of the unit, in the order of its record (see UNITS); one of them is the candidate for the new state
 
 paper            here             shape
 x_t              below.x          (B, I_0)      or (B,) indices, standing for one-hot vectors
@@ -14,6 +14,8 @@ c_{t-1}^j        c_prev           (B, H)
 g^{i->j}         g[:, i]          (B, L)        for the current j: one scalar per source layer
 W^{j-1->j}       W_...            (H, I)        U^{i->j}     U_... = [U^{1->j} ... U^{L->j}]   (H, L*H)
 w_g^{i->j}       w_g[i]           (L, I)        u_g^{i->j}   u_g[i]                            (L, L*H)
+
+Where layer j hears only n of the L layers (one, when stacked), g, w_g and u_g have n rows, and U has n*H columns.
 
 Equation labels (eq:...) are those of the paper's source. The paper writes no biases; there is one per gate.
 """
@@ -30,17 +32,23 @@ from torch import Tensor, sigmoid, tanh
 class Spec:
     """What a network is, apart from its numbers."""
 
-    unit: str  # "tanh", "gru" or "lstm"
-    wiring: str  # "stacked", "feedback" or "gated"
+    unit: str  # one of UNITS
+    wiring: str  # one of WIRINGS
     input_size: int
     hidden_size: int
     num_layers: int
     gates_see: str = "all"  # unit-wise gates read "all" layers' h_{t-1} (as trained) or their "own" (as printed)
     input_skip: bool = False  # x_t feeds every layer
 
+    @property
+    def apart(self) -> bool:
+        """Whether the candidate hears layers that the unit-wise gates do not, so that its U is kept apart."""
+        others = WIRINGS[self.wiring].hears is not own_layer
+        return self.gates_see == "own" and others and len(UNITS[self.unit].gates) > 1
+
 
 class State(NamedTuple):
-    """Hidden states h (L, B, H) of all layers, and the memory cells c (L, B, H) of an LSTM."""
+    """Hidden states h (L, B, H) of all layers, and the memory cells c (L, B, H) of a unit that has them."""
 
     h: Tensor
     c: Tensor | None = None
@@ -50,11 +58,11 @@ class State(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """One layer's parameters; the gates' rows are stacked in the order of G above."""
+    """One layer's parameters; the gates' rows are stacked in the order of the unit's gates."""
 
     W: Tensor  # (G*H, I)
-    U: Tensor  # (G*H, L*H), (G*H, H) when stacked, ((G-1)*H, H) when unit-wise gates see only their own layer
-    U_candidate: Tensor | None = None  # (H, L*H), when unit-wise gates see only their own layer
+    U: Tensor  # (G*H, L*H), or ((G-1)*H, H) without the candidate's when that is `apart`
+    U_candidate: Tensor | None = None  # (H, L*H), when `apart`
     b: Tensor | None = None  # (G*H,)
     w_g: Tensor | None = None  # (L, I)
     u_g: Tensor | None = None  # (L, L*H)
@@ -96,26 +104,38 @@ def gated_sum(g: Tensor, U: Tensor, h_prev: Sequence[Tensor]) -> Tensor:
     return torch.stack(terms).sum(0)
 
 
-# A wiring is a name and two answers: which layers' h_{t-1} layer j listens to, and through which gates.
-# Nothing else asks "is this gated?".
-Answers = tuple[range, Tensor]
+@dataclass(frozen=True)
+class Wiring:
+    """A name and two answers: which layers' h_{t-1} layer j of L listens to, and through which gates.
+
+    Without `gates` every source arrives as it is. With them layer j learns w_g, u_g and b_g, one row per source.
+    """
+
+    name: str
+    hears: Callable[[int, int], range]  # (j, L) -> the sources of layer j, no layer between them left out
+    gates: Callable[[Below, Tensor, Weights], Tensor] | None = None  # (below, h_star, w) -> g (B, sources)
 
 
-def stacked(j: int, h_prev: Sequence[Tensor], below: Below, w: Weights) -> Answers:
-    return range(j, j + 1), torch.ones_like(h_prev[j][:, :1])
+def own_layer(j: int, L: int) -> range:
+    return range(j, j + 1)
 
 
-def feedback(j: int, h_prev: Sequence[Tensor], below: Below, w: Weights) -> Answers:
-    return range(len(h_prev)), torch.ones_like(h_prev[j][:, :1]).expand(-1, len(h_prev))
+def all_layers(j: int, L: int) -> range:
+    return range(L)
 
 
-def gated(j: int, h_prev: Sequence[Tensor], below: Below, w: Weights) -> Answers:
+def learnt_gates(below: Below, h_star: Tensor, w: Weights) -> Tensor:
     assert w.w_g is not None and w.u_g is not None
-    b_g = 0.0 if w.b_g is None else w.b_g
-    return range(len(h_prev)), global_reset_gates(below, torch.cat(list(h_prev), dim=1), w.w_g, w.u_g, b_g)
+    return global_reset_gates(below, h_star, w.w_g, w.u_g, 0.0 if w.b_g is None else w.b_g)
 
 
-class Sources(NamedTuple):
+GATED = Wiring("gated", all_layers, learnt_gates)
+FEEDBACK = Wiring("feedback", all_layers)
+STACKED = Wiring("stacked", own_layer)
+WIRINGS = {wiring.name: wiring for wiring in (GATED, FEEDBACK, STACKED)}
+
+
+class Past(NamedTuple):
     """The past, as layer j receives it."""
 
     h_prev: Sequence[Tensor]  # the h_{t-1}^i of the layers it listens to
@@ -123,25 +143,54 @@ class Sources(NamedTuple):
     seen: Tensor  # what the unit-wise gates read: (B, S)
 
 
-def tanh_unit(w: Weights, below: Below, past: Sources, h_prev: Tensor, c_prev: None) -> tuple[Tensor, None]:
-    (b,) = biases(w, 1)
-    return tanh(times(w.W, below) + gated_sum(past.g, w.U, past.h_prev) + b), None  # eq:rnn_hidden_trad, gated
+class Rows(NamedTuple):
+    """What one gate of a unit learns."""
+
+    W: Tensor  # (H, I)
+    U: Tensor  # (H, S)
+    b: Tensor | float  # (H,)
 
 
-def gru_unit(w: Weights, below: Below, past: Sources, h_prev: Tensor, c_prev: None) -> tuple[Tensor, None]:
-    W_r, W_z, W = w.W.chunk(3)
-    U_r, U_z, U = recurrent_blocks(w, 3, candidate=2)
-    b_r, b_z, b = biases(w, 3)
+@dataclass(frozen=True)
+class Unit:
+    """The maths inside a layer: what it makes of what it is fed and of the past."""
+
+    name: str
+    title: str  # as the paper writes it
+    gates: tuple[str, ...]  # in the order of the rows of W, U and b
+    candidate: str  # the one of them whose past goes through the global reset gates
+    step: Callable[..., tuple[Tensor, Tensor | None]]  # (Rows of each gate, below, past, h_prev, c_prev) -> h_t, c_t
+    has_cell: bool = False
+
+    def place(self, gate: str) -> int:
+        """Which block of H rows is this gate's."""
+        return self.gates.index(gate)
+
+    def rows(self, w: Weights) -> list[Rows]:
+        """One layer's weights, gate by gate."""
+        G = len(self.gates)
+        U = list(w.U.chunk(G if w.U_candidate is None else G - 1))
+        if w.U_candidate is not None:
+            U.insert(self.place(self.candidate), w.U_candidate)
+        b: Sequence[Tensor | float] = [0.0] * G if w.b is None else w.b.chunk(G)
+        return [Rows(*gate) for gate in zip(w.W.chunk(G), U, b, strict=True)]
+
+
+def tanh_unit(rows: list[Rows], below: Below, past: Past, h_prev: Tensor, c_prev: None) -> tuple[Tensor, None]:
+    ((W, U, b),) = rows
+    return tanh(times(W, below) + gated_sum(past.g, U, past.h_prev) + b), None  # eq:rnn_hidden_trad, gated
+
+
+def gru_unit(rows: list[Rows], below: Below, past: Past, h_prev: Tensor, c_prev: None) -> tuple[Tensor, None]:
+    (W_r, U_r, b_r), (W_z, U_z, b_z), (W, U, b) = rows
     z = sigmoid(times(W_z, below) + past.seen @ U_z.T + b_z)  # eq:gru_update_gate
     r = sigmoid(times(W_r, below) + past.seen @ U_r.T + b_r)  # eq:gru_memory_reset
     h_tilde = tanh(times(W, below) + r * gated_sum(past.g, U, past.h_prev) + b)  # eq:gru_new_act, gated
     return (1 - z) * h_prev + z * h_tilde, None  # eq:gru_memory_up (torch.nn.GRU swaps z)
 
 
-def lstm_unit(w: Weights, below: Below, past: Sources, h_prev: Tensor, c_prev: Tensor) -> tuple[Tensor, Tensor]:
-    W_i, W_f, W_c, W_o = w.W.chunk(4)
-    U_i, U_f, U_c, U_o = recurrent_blocks(w, 4, candidate=2)
-    b_i, b_f, b_c, b_o = biases(w, 4)
+def lstm_unit(rows: list[Rows], below: Below, past: Past, h_prev: Tensor, c_prev: Tensor) -> tuple[Tensor, Tensor]:
+    (W_i, U_i, b_i), (W_f, U_f, b_f), (W_c, U_c, b_c), (W_o, U_o, b_o) = rows
     c_tilde = tanh(times(W_c, below) + gated_sum(past.g, U_c, past.h_prev) + b_c)  # eq:lstm_new_cell, gated
     i = sigmoid(times(W_i, below) + past.seen @ U_i.T + b_i)  # eq:lstm_input
     f = sigmoid(times(W_f, below) + past.seen @ U_f.T + b_f)  # eq:lstm_forget
@@ -150,25 +199,10 @@ def lstm_unit(w: Weights, below: Below, past: Sources, h_prev: Tensor, c_prev: T
     return o * tanh(c), c
 
 
-def recurrent_blocks(w: Weights, count: int, candidate: int) -> list[Tensor]:
-    """The U of every gate in the order of W's rows; the candidate's may be kept apart."""
-    if w.U_candidate is None:
-        return list(w.U.chunk(count))
-    blocks = list(w.U.chunk(count - 1))
-    return [*blocks[:candidate], w.U_candidate, *blocks[candidate:]]
-
-
-def biases(w: Weights, count: int) -> Sequence[Tensor | float]:
-    return [0.0] * count if w.b is None else w.b.chunk(count)
-
-
-UNITS: dict[str, Callable[..., tuple[Tensor, Tensor | None]]] = {
-    "tanh": tanh_unit,
-    "gru": gru_unit,
-    "lstm": lstm_unit,
-}
-GATES = {"tanh": 1, "gru": 3, "lstm": 4}
-WIRINGS: dict[str, Callable[..., Answers]] = {"stacked": stacked, "feedback": feedback, "gated": gated}
+TANH = Unit("tanh", "tanh", ("h",), "h", tanh_unit)
+GRU = Unit("gru", "GRU", ("r", "z", "h"), "h", gru_unit)
+LSTM = Unit("lstm", "LSTM", ("i", "f", "c", "o"), "c", lstm_unit, has_cell=True)
+UNITS = {unit.name: unit for unit in (TANH, GRU, LSTM)}
 
 
 def step(
@@ -178,18 +212,23 @@ def step(
 
     `dropout_mask` (B, L-1, H), already scaled, multiplies h_t^{j-1} on its way up only.
     """
+    unit, wiring, L = UNITS[spec.unit], WIRINGS[spec.wiring], len(weights)
     h_prev = state.h.unbind(0)
-    c_prev = [None] * len(h_prev) if state.c is None else state.c.unbind(0)
+    c_prev = [None] * L if state.c is None else state.c.unbind(0)
     below, h, c, g_rows = Below(x_t, None), [], [], []
     for j, w in enumerate(weights):
-        sources, g = WIRINGS[spec.wiring](j, h_prev, below, w)
+        sources = wiring.hears(j, L)
+        if wiring.gates is None:
+            g = torch.ones_like(h_prev[j][:, :1]).expand(-1, len(sources))
+        else:
+            g = wiring.gates(below, torch.cat(h_prev, dim=1), w)
         h_sources = [h_prev[i] for i in sources]
         seen = torch.cat(h_sources, dim=1) if spec.gates_see == "all" else h_prev[j]
-        h_j, c_j = UNITS[spec.unit](w, below, Sources(h_sources, g, seen), h_prev[j], c_prev[j])
+        h_j, c_j = unit.step(unit.rows(w), below, Past(h_sources, g, seen), h_prev[j], c_prev[j])
         h.append(h_j)
         c.append(c_j)
-        g_rows.append(torch.nn.functional.pad(g, (sources.start, len(h_prev) - sources.stop)))
-        up = h_j if dropout_mask is None or j == len(h_prev) - 1 else h_j * dropout_mask[:, j]
+        g_rows.append(torch.nn.functional.pad(g, (sources.start, L - sources.stop)))
+        up = h_j if dropout_mask is None or j == L - 1 else h_j * dropout_mask[:, j]
         below = Below(x_t if spec.input_skip else None, up)
     new_c = None if state.c is None else torch.stack(c)  # type: ignore[arg-type]
     return State(torch.stack(h), new_c), torch.stack(g_rows, dim=1)

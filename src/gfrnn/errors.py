@@ -9,6 +9,7 @@ import errno
 import re
 from collections.abc import Iterable
 
+NO_SPACE = "no space left on the device"
 DEFECT = "this is a defect of gfrnn: --debug shows where"
 
 
@@ -62,10 +63,12 @@ def explain(error: BaseException) -> tuple[str, int]:
         return str(error), error.exit_code
     if isinstance(error, KeyboardInterrupt):
         return "interrupted", Interrupted.exit_code
+    if isinstance(error, BrokenPipeError):
+        return "a process that this one was writing to has died (broken pipe)", GfrnnError.exit_code
     if isinstance(error, OSError):
         where = f" ({error.filename})" if error.filename else ""
         if error.errno == errno.ENOSPC:
-            return f"no space left on the device{where}; what was saved before is untouched", 3
+            return f"{NO_SPACE}{where}; what was saved before is untouched", 3
         return f"{error.strerror or error}{where}", 3
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and NO_MEMORY.search(str(error))):
         return "out of memory: use fewer rows, shorter sequences or a smaller model", 3

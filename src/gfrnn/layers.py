@@ -1,29 +1,19 @@
 """Drop-in recurrent layers: GFRNN (tanh), GFGRU and GFLSTM, called like torch.nn.RNN, GRU and LSTM.
 
-Parameters, initialisation, shapes and state live here; the maths is in equations.py, the speed behind ops.scan.
+Arguments, shapes of input and output, and state live here; what the parameters are is in parameters.py, the maths in
+equations.py, the speed behind ops.scan.
 T time, B batch, L layers, H units per layer, I input.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+import inspect
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence
 
-from gfrnn import checks, ops
-from gfrnn.equations import GATES, Spec, State, Weights
-
-# weight name -> field of equations.Weights
-FIELDS = {
-    "weight_ih": "W",
-    "weight_hh": "U",
-    "weight_fb": "U_candidate",
-    "bias": "b",
-    "weight_ig": "w_g",
-    "weight_hg": "u_g",
-    "bias_g": "b_g",
-}
+from gfrnn import checks, foreign, ops, packed, parameters
+from gfrnn.equations import GRU, LSTM, TANH, UNITS, WIRINGS, Spec, State, Weights
 
 
 class GatedFeedback(nn.Module):
@@ -50,27 +40,32 @@ class GatedFeedback(nn.Module):
         output: str = "last",
         backend: str = "auto",
         forget_bias: float = 0.0,
+        input_std: float = 0.0,
         proj_size: int = 0,
     ) -> None:
         super().__init__()
         checks.sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         checks.flags(bias=bias, batch_first=batch_first, input_skip=input_skip)
-        checks.choice("wiring", wiring, ("gated", "feedback", "stacked"))
+        checks.choice("unit", self.unit, tuple(UNITS))
+        checks.choice("wiring", wiring, tuple(WIRINGS))
         checks.choice("gates_see", gates_see, ("all", "own"))
         checks.choice("output", output, ("last", "all"))
-        checks.unsupported(bidirectional=bidirectional, proj_size=proj_size)
-        checks.dropout(dropout, num_layers)
+        checks.unsupported(bidirectional, proj_size, self.unit)
+        # The user's line is one frame further up from a class with an __init__ of its own.
+        checks.dropout(dropout, num_layers, frames=3 + ("__init__" in vars(type(self))))
         checks.forget_bias(forget_bias, self.unit)
+        checks.input_std(input_std)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
         self.bidirectional, self.proj_size = False, 0
         self.wiring, self.gates_see, self.input_skip, self.output = wiring, gates_see, input_skip, output
-        self.forget_bias = float(forget_bias)
+        self.forget_bias, self.input_std = float(forget_bias), float(input_std)
         self.backend = backend
         for j in range(num_layers):
-            for name, shape in self.layer_shapes(j).items():
+            for name, shape in parameters.shapes(self.spec, bias, j).items():
                 parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
                 self.register_parameter(f"{name}_l{j}", parameter)
+        self.register_load_state_dict_pre_hook(foreign.adopt)
         self.reset_parameters()
 
     @property
@@ -87,60 +82,37 @@ class GatedFeedback(nn.Module):
         sizes = (self.input_size, self.hidden_size, self.num_layers)
         return Spec(self.unit, self.wiring, *sizes, self.gates_see, self.input_skip)
 
-    def layer_shapes(self, j: int) -> dict[str, tuple[int, ...]]:
-        """Names (without `_l{j}`) and shapes of layer j's parameters, in the order of the state_dict."""
-        G, H, L = GATES[self.unit], self.hidden_size, self.num_layers
-        I = self.input_size if j == 0 else H + self.input_size * self.input_skip
-        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (G * H, I)}
-        if self.wiring == "stacked":
-            shapes["weight_hh"] = (G * H, H)
-        elif self.gates_see == "own" and G > 1:
-            shapes |= {"weight_hh": ((G - 1) * H, H), "weight_fb": (H, L * H)}
-        else:
-            shapes["weight_hh"] = (G * H, L * H)
-        if self.bias:
-            shapes["bias"] = (G * H,)
-        if self.wiring == "gated":
-            shapes |= {"weight_ig": (L, I), "weight_hg": (L, L * H)}
-            if self.bias:
-                shapes["bias_g"] = (L,)
-        return shapes
+    @property
+    def has_cell(self) -> bool:
+        """Whether its state is a pair (h, c)."""
+        return UNITS[self.unit].has_cell
 
     def reset_parameters(self) -> None:
         """Start afresh, as the paper's models did.
 
-        ===========================  =====================================================
+        ===========================  ======================================================
         weight_ih, weight_ig         uniform(-0.08, 0.08)
+        weight_ih, columns of x_t    with `input_std` > 0: normal(0, input_std)
         weight_hh, weight_fb         every H x H block (one per gate and source) orthogonal
         weight_hg                    uniform(-0.08, 0.08)
         bias                         0; an LSTM's forget rows: `forget_bias` (paper: 0)
         bias_g                       0, so that the global reset gates start near 0.5
-        ===========================  =====================================================
+        ===========================  ======================================================
+
+        `input_std` is for inputs of one symbol: a one-hot vector has a fan-in of 1, and the paper's scale starts the
+        network nearly silent. On the meta device there is nothing to start.
         """
-        H = self.hidden_size
         for name, parameter in self.named_parameters():
-            kind = name.rsplit("_l", 1)[0]
-            with torch.no_grad():
-                if kind in ("weight_hh", "weight_fb"):
-                    for rows in parameter.split(H, dim=0):
-                        for block in rows.split(H, dim=1):
-                            nn.init.orthogonal_(block)
-                elif kind.startswith("weight"):
-                    nn.init.uniform_(parameter, -0.08, 0.08)
-                else:
-                    nn.init.zeros_(parameter)
-                if kind == "bias" and self.unit == "lstm":
-                    nn.init.constant_(parameter[H : 2 * H], self.forget_bias)
+            if not parameter.is_meta:
+                start = parameters.start(name, parameter, self.spec, self.forget_bias, self.input_std)
+                parameters.put(parameter, start)
 
     def flatten_parameters(self) -> None:
         """Does nothing; torch.nn.LSTM has it, so code that calls it keeps working."""
 
     def weights(self) -> list[Weights]:
         """The parameters, as equations.py names them."""
-        names = list(self.layer_shapes(0))
-        return [
-            Weights(**{FIELDS[name]: getattr(self, f"{name}_l{j}") for name in names}) for j in range(self.num_layers)
-        ]
+        return [parameters.as_weights(self, j) for j in range(self.num_layers)]
 
     def initial_state(self, batch: int | None = None) -> Any:
         """The zero state: (L, batch, H), or (L, H) without `batch`; a pair (h, c) for GFLSTM."""
@@ -149,7 +121,7 @@ class GatedFeedback(nn.Module):
         def zeros() -> Tensor:
             return torch.zeros(shape, dtype=self.weight_ih_l0.dtype, device=self.weight_ih_l0.device)
 
-        return (zeros(), zeros()) if self.unit == "lstm" else zeros()
+        return (zeros(), zeros()) if self.has_cell else zeros()
 
     def forward(
         self,
@@ -199,7 +171,7 @@ class GatedFeedback(nn.Module):
     def _start(self, hx: Any, batch: int, batched: bool) -> State:
         if hx is None:
             hx = self.initial_state(batch)
-            return State(*hx) if self.unit == "lstm" else State(hx)
+            return State(*hx) if self.has_cell else State(hx)
         return checks.state(self, hx, batch, batched)
 
     def _scan(
@@ -213,64 +185,37 @@ class GatedFeedback(nn.Module):
             masks = nn.functional.dropout(ones, self.dropout)
         if not x.is_floating_point():
             x = x.long()
-        no_autocast: AbstractContextManager[Any] = nullcontext()
         if checks.autocasting(x):
             # A recurrence multiplies its rounding errors, so autocast leaves it in the weights' precision.
-            if x.is_floating_point():
-                x = x.to(weights[0].W.dtype)
+            x = x.to(weights[0].W.dtype) if x.is_floating_point() else x
             state = state.map(lambda s: s.to(weights[0].W.dtype))
-            no_autocast = torch.autocast(x.device.type, enabled=False)
-        with no_autocast:
-            scanned = ops.scan(
-                x,
-                state,
-                weights,
-                self.spec,
-                self.backend,
-                lengths=lengths,
-                dropout_masks=masks,
-                return_gates=return_gates,
-            )
+        options: dict[str, Any] = {"lengths": lengths, "dropout_masks": masks, "return_gates": return_gates}
+        with checks.no_autocast(x):
+            scanned = ops.scan(x, state, weights, self.spec, self.backend, **options)
         h = scanned.h if self.output == "all" else scanned.h[..., -self.hidden_size :].contiguous()
         return h, scanned.state, scanned.gates
 
     def _forward_packed(self, input: PackedSequence, hx: Any, lengths: Any, return_gates: bool) -> tuple[Any, ...]:
         if lengths is not None:
             raise ValueError("lengths: a PackedSequence carries its own, pass one or the other")
-        data, batch_sizes, order, back = input
-        checks.packed_data(self, data)
-        x, row_lengths = pad_packed_sequence(PackedSequence(data, batch_sizes))
-        checks.indices(self, data)
-        state = self._start(hx, x.shape[1], batched=True)
-        if order is not None:
-            state = state.map(lambda s: s.index_select(1, order))
-        h, state, g = self._scan(x, state, row_lengths.to(x.device), return_gates)
-        if back is not None:
-            state = state.map(lambda s: s.index_select(1, back))
-
-        def pack(padded: Tensor) -> PackedSequence:
-            return PackedSequence(pack_padded_sequence(padded, row_lengths).data, batch_sizes, order, back)
-
-        return self._answer(pack(h), state, None if g is None else pack(g))
+        checks.packed_data(self, input.data)
+        checks.indices(self, input.data)
+        rows = packed.Rows(input)
+        state = rows.sort(self._start(hx, rows.x.shape[1], batched=True))
+        h, state, g = self._scan(rows.x, state, rows.lengths, return_gates)
+        return self._answer(rows.pack(h), rows.unsort(state), None if g is None else rows.pack(g))
 
     def _answer(self, output: Any, state: State, g: Any) -> tuple[Any, ...]:
-        last = (state.h, state.c) if self.unit == "lstm" else state.h
+        last = (state.h, state.c) if self.has_cell else state.h
         return (output, last) if g is None else (output, last, g)
 
     def extra_repr(self) -> str:
         shown = [f"{self.input_size}, {self.hidden_size}"]
-        defaults = {
-            "num_layers": 1,
-            "bias": True,
-            "batch_first": False,
-            "dropout": 0.0,
-            "gates_see": "all",
-            "input_skip": False,
-            "output": "last",
-            "forget_bias": 0.0,
-            "backend": "auto",
-        }
-        shown += [f"{name}={getattr(self, name)!r}" for name, usual in defaults.items() if getattr(self, name) != usual]
+        _, _, _, *options = inspect.signature(GatedFeedback.__init__).parameters.values()
+        for option in options:
+            value = getattr(self, option.name, option.default)
+            if option.name != "wiring" and value != option.default:
+                shown.append(f"{option.name}={value!r}")
         return ", ".join([*shown, f"wiring={self.wiring!r}"])
 
 
@@ -281,9 +226,19 @@ class GFRNN(GatedFeedback):
     >>> output, h_n = layer(torch.randn(7, 4, 10))  # (T, B, I)
     >>> output.shape, h_n.shape
     (torch.Size([7, 4, 20]), torch.Size([3, 4, 20]))
+
+    `nonlinearity` may be given, by name or in torch's fourth place, and is "tanh".
     """
 
-    unit = "tanh"
+    unit = TANH.name
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, *arguments: Any, **options: Any) -> None:
+        nonlinearity = options.pop("nonlinearity", "tanh")
+        if arguments and isinstance(arguments[0], str):
+            nonlinearity, arguments = arguments[0], arguments[1:]
+        checks.nonlinearity(nonlinearity)
+        super().__init__(input_size, hidden_size, num_layers, *arguments, **options)
+        self.nonlinearity = nonlinearity
 
 
 class GFGRU(GatedFeedback):
@@ -297,7 +252,7 @@ class GFGRU(GatedFeedback):
     torch.Size([4, 7, 3, 3])
     """
 
-    unit = "gru"
+    unit = GRU.name
 
 
 class GFLSTM(GatedFeedback):
@@ -318,4 +273,7 @@ class GFLSTM(GatedFeedback):
     True
     """
 
-    unit = "lstm"
+    unit = LSTM.name
+
+
+LAYERS: dict[str, type[GatedFeedback]] = {layer.unit: layer for layer in (GFRNN, GFGRU, GFLSTM)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gfrnn import files, tensorfile
+from gfrnn.storage import files, tensorfile
 from gfrnn.training import runlog
 
 

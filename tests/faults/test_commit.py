@@ -122,16 +122,16 @@ def test_training_crashed_at_any_moment_ends_the_same(
     """Of all the moments of a short training a random share (the soak: all)."""
     config = tiny(tmp_path, **OPTIONS)
     commits = watch_commits(monkeypatch)
-    _, passed = crashes(monkeypatch, -1, lambda: train(config, tmp_path / "whole", quiet=True))
+    _, passed = crashes(monkeypatch, -1, lambda: train(config, tmp_path / "whole"))
     whole = outcome(tmp_path / "whole")
     moments = sorted(random.Random(0).sample(range(len(passed)), round(share * len(passed))))
     for moment in moments:
         run = tmp_path / str(moment)
         del commits[1:]
-        crashed, _ = crashes(monkeypatch, moment, lambda run=run: train(config, run, quiet=True))
+        crashed, _ = crashes(monkeypatch, moment, lambda run=run: train(config, run))
         assert crashed
         assert whole_checkpoint(run) >= commits[-1], passed[moment]
-        crashes(monkeypatch, -1, lambda run=run: train(config, run, quiet=True))
+        crashes(monkeypatch, -1, lambda run=run: train(config, run))
         assert outcome(run) == whole, passed[moment]
     survived(len(moments), len(moments), f"crashes of a training, of {len(passed)} moments, all with equal bits")
 
@@ -153,12 +153,12 @@ def test_a_power_cut_at_any_moment_leaves_the_last_commit(
 
     with monkeypatch.context() as patch:
         power = PowerCut(root, patch, cut)
-        train(config, root / "run", quiet=True)
+        train(config, root / "run")
         power.close()
     whole = outcome(root / "run")
     for run, commit, name in cuts:
         assert whole_checkpoint(run) >= commit, name
     for run, _, name in chance.sample(cuts, round(share * len(cuts))):
-        crashes(monkeypatch, -1, lambda run=run: train(config, run, quiet=True))
+        crashes(monkeypatch, -1, lambda run=run: train(config, run))
         assert outcome(run) == whole, name
     survived(len(cuts), len(cuts), f"power cuts in a training, {round(share * len(cuts))} of them continued")

@@ -20,7 +20,7 @@ from bombs import crowded_zip, gzip_bomb, lying_zip, pipe_called, zip_bomb
 from harness import ask, command
 from runs import run_tiny
 
-from gfrnn import tensorfile
+from gfrnn.storage import tensorfile
 
 SECONDS, MEGABYTES = 5, 500
 SENTENCES = "damaged|not (an? |one of|this run)|disagree|link|cannot be read|no (run|number)|must be|more than|nothing"

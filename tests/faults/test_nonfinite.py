@@ -13,7 +13,7 @@ from runs import outcome, run_tiny
 from torch import Tensor
 
 from gfrnn.errors import NonFinite
-from gfrnn.tasks.hutter import Hutter
+from gfrnn.tasks.text.task import TextTask
 from gfrnn.training import loop
 from gfrnn.training.checkpoint import Checkpoints, Snapshot
 from gfrnn.training.loop import Trainer
@@ -161,8 +161,8 @@ def test_a_gradient_a_million_times_too_large(
 
 
 def test_an_input_that_never_becomes_finite_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = Hutter.loss
-    monkeypatch.setattr(Hutter, "loss", lambda *args: (real(*args)[0] * math.nan, *real(*args)[1:]))
+    real = TextTask.loss
+    monkeypatch.setattr(TextTask, "loss", lambda *args: (real(*args)[0] * math.nan, *real(*args)[1:]))
     saves = watch_saves(monkeypatch)
     with pytest.raises(NonFinite, match=f"not finite {loop.BAD_UPDATES} times in a row"):
         run_tiny(tmp_path, updates=100, validate_every=100)

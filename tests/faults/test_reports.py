@@ -12,12 +12,12 @@ from harness import command
 from runs import run_tiny, write_text
 
 import gfrnn
-from gfrnn import evaluate_programs
 from gfrnn.bench.output import as_text
-from gfrnn.config import Config
 from gfrnn.models import Seq2Seq
 from gfrnn.recipes import find
 from gfrnn.report.heatmap import describe, pair
+from gfrnn.tasks.programs import grid
+from gfrnn.training.config import Config
 from gfrnn.training.runlog import read_metrics
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -60,7 +60,7 @@ def test_evaluating_gives_the_number_in_the_metrics_again(tmp_path: Path) -> Non
 @pytest.mark.soak  # twelve large pictures
 def test_heat_maps_are_made_again_from_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(evaluate_programs, "PER_CELL", 2)
+    monkeypatch.setattr(grid, "PER_CELL", 2)
     runs = [tmp_path / "runs" / wiring for wiring in ("gated", "stacked")]
     for run in runs:
         Seq2Seq("lstm", 3, 2, run.name).save_pretrained(run / "best")
@@ -89,9 +89,9 @@ def test_the_logged_grids_still_give_their_published_heat_maps_and_numbers(tmp_p
     for metric in ("symbol_accuracy", "exact_match"):
         for sentence in describe(pair(reports, metric)).split("\n"):
             assert f"- {sentence}\n" in page
-    for _, grid in reports:
-        assert f"| {100 * grid['symbol_accuracy']:.2f} % (" in page
-        assert f"| {100 * grid['exact_match']:.2f} % (" in page
+    for _, report in reports:
+        assert f"| {100 * report['symbol_accuracy']:.2f} % (" in page
+        assert f"| {100 * report['exact_match']:.2f} % (" in page
 
 
 def test_the_card_of_the_packaged_model_quotes_its_log() -> None:

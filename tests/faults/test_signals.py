@@ -12,17 +12,17 @@ import pytest
 from runs import outcome, run_tiny
 
 from gfrnn.errors import GfrnnError, Interrupted, Preempted
-from gfrnn.tasks.hutter import Hutter
+from gfrnn.tasks.text.task import TextTask
 from gfrnn.training import checkpoint
 
 pytestmark = pytest.mark.usefixtures("quick_fsync")
 RAISED = {signal.SIGTERM: Preempted, signal.SIGUSR1: Preempted, signal.SIGINT: Interrupted}
 # where: the object and method to interrupt, and whether this call is the one
 PLACES: dict[str, tuple[Any, str, Callable[[tuple[Any, ...]], bool]]] = {
-    "first update": (Hutter, "batch", lambda args: args[2] == 0),
-    "update": (Hutter, "batch", lambda args: args[2] == 7),
-    "last update": (Hutter, "batch", lambda args: args[2] == 11),
-    "validation": (Hutter, "validate", lambda args: True),
+    "first update": (TextTask, "batch", lambda args: args[2] == 0),
+    "update": (TextTask, "batch", lambda args: args[2] == 7),
+    "last update": (TextTask, "batch", lambda args: args[2] == 11),
+    "validation": (TextTask, "validate", lambda args: True),
     "save": (checkpoint, "write_folder", lambda args: args[0].name == "step-6.tmp"),
     "save of the best": (checkpoint, "write_folder", lambda args: args[0].name == "best.tmp"),
 }

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from gfrnn.bench.plan import GATES, VOCABULARY, Size
+from gfrnn.bench.plan import VOCABULARY, Size
+from gfrnn.equations import UNITS
 
 FLOAT = 4  # bytes
 
@@ -19,7 +20,7 @@ def multiply_adds(size: Size, V: int = VOCABULARY) -> int:
     >>> multiply_adds(Size("lstm", 3, 140))
     953120
     """
-    G, H, L = GATES[size.unit], size.hidden_size, size.num_layers
+    G, H, L = len(UNITS[size.unit].gates), size.hidden_size, size.num_layers
     recurrent = L * (G * H + L) * L * H
     below = (L - 1) * (G * H + L) * H
     return recurrent + below + L * H * V
@@ -41,7 +42,7 @@ def bytes_per_character(size: Size, V: int = VOCABULARY) -> int:
     >>> bytes_per_character(Size("lstm", 3, 140))
     3826812
     """
-    rows = size.num_layers * (GATES[size.unit] * size.hidden_size + size.num_layers)
+    rows = size.num_layers * (len(UNITS[size.unit].gates) * size.hidden_size + size.num_layers)
     column, biases = rows, rows + V
     return FLOAT * (multiply_adds(size, V) + column + biases)
 
@@ -49,11 +50,11 @@ def bytes_per_character(size: Size, V: int = VOCABULARY) -> int:
 def must_keep(size: Size, characters: int, V: int = VOCABULARY) -> int:
     """Bytes for the backward when every activation is kept once and nothing else: float32.
 
-    Per layer h (which is a tanh unit's only activation), an LSTM's i, f, candidate, o and c, a GRU's r, z, candidate
-    and gated sum, and L global gates; and the V probabilities of the softmax.
+    Per layer h (which is a tanh unit's only activation), the unit's gates, an LSTM's c or a GRU's gated sum, and L
+    global gates; and the V probabilities of the softmax.
     """
-    H, L = size.hidden_size, size.num_layers
-    per_layer = {"tanh": H, "gru": 5 * H, "lstm": 6 * H}[size.unit] + L
+    G, H, L = len(UNITS[size.unit].gates), size.hidden_size, size.num_layers
+    per_layer = (H if G == 1 else (G + 2) * H) + L
     return FLOAT * characters * (L * per_layer + V)
 
 
@@ -63,7 +64,7 @@ def parameters(size: Size, V: int = VOCABULARY) -> int:
     >>> parameters(Size("lstm", 3, 140))
     1301259
     """
-    G, H, L = GATES[size.unit], size.hidden_size, size.num_layers
+    G, H, L = len(UNITS[size.unit].gates), size.hidden_size, size.num_layers
     inputs = L * V + (L - 1) * H  # columns of all layers' W
     return (G * H + L) * (inputs + L * (L * H + 1)) + (L * H + 1) * V
 
@@ -74,7 +75,7 @@ def torch_parameters(unit: str, num_layers: int, hidden_size: int, V: int = VOCA
     >>> torch_parameters("lstm", 3, 228)
     1346773
     """
-    G, H = GATES[unit], hidden_size
+    G, H = len(UNITS[unit].gates), hidden_size
     return V * H + num_layers * (G * H * 2 * H + 2 * G * H) + (H + 1) * V
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from gfrnn.bench.plan import RECIPE, Plan
 from gfrnn.errors import GfrnnError
+from gfrnn.this_python import running
 
 SHAPES = {"full": ((16, 50), (32, 50), (100, 100)), "quick": ((16, 50),)}  # rows x steps of the global minibatch
 CHARACTERS = 4000  # per call, at least
@@ -36,7 +37,7 @@ class Team:
             free.bind(("127.0.0.1", 0))
             place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": str(size)}
         quiet = {"OMP_WAIT_POLICY": "passive", "TORCH_CPP_LOG_LEVEL": "FATAL"}  # who waits must not spin
-        command = [sys.executable, "-m", "gfrnn.bench.distributed", str(rows), str(length)]
+        command = [*running("gfrnn.bench.distributed"), str(rows), str(length)]
         self.members = [
             subprocess.Popen(
                 command,
@@ -74,7 +75,7 @@ def run(plan: Plan, say: Callable[[str], None]) -> dict[str, Any]:
     from gfrnn.ops.doctor import facts
     from gfrnn.training.runlog import commit
 
-    started, clock = datetime.datetime.now(datetime.timezone.utc), time.monotonic()
+    started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     bench = Bench(plan, say)
     traffic = [measure(bench, rows, length) for rows, length in SHAPES[plan.name]]
     return {
@@ -149,7 +150,7 @@ def as_text(results: dict[str, Any]) -> str:
 
 
 def save(results: dict[str, Any], folder: Path) -> None:
-    from gfrnn.files import replace_file
+    from gfrnn.storage.files import replace_file
 
     replace_file(folder / "scaling.json", (json.dumps(results, indent=1) + "\n").encode())
     replace_file(folder / "scaling.txt", (as_text(results) + "\n").encode())
@@ -161,17 +162,16 @@ def work(rows: int, length: int) -> None:
 
     from gfrnn.bench.plan import LSTM
     from gfrnn.bench.updates import steady
-    from gfrnn.tasks.hutter import Hutter
+    from gfrnn.progress import Progress
     from gfrnn.training.checkpoint import Checkpoints
     from gfrnn.training.distributed import join
     from gfrnn.training.loop import Trainer
-    from gfrnn.training.progress import Progress
     from gfrnn.training.run import NoLog
 
     config = steady(rows, length, LSTM)
     with join() as world:
         nowhere = Checkpoints(Path("nowhere"))
-        trainer = Trainer(config, Hutter(config), nowhere, NoLog(), Progress("", quiet=True), world)
+        trainer = Trainer(config, config.build_task(), nowhere, NoLog(), Progress(), world)
         trainer.model.train()
         for line in sys.stdin:
             updates, threads = map(int, line.split())

@@ -86,8 +86,8 @@ def bits_per_character(size: Size) -> dict[str, Any]:
 
     Of the pretrained model if the package has one, else of fresh weights, whose difference says as much.
     """
-    from gfrnn.speak import PACKAGED
-    from gfrnn.tasks import corpus
+    from gfrnn.models.pretrained import PACKAGED
+    from gfrnn.tasks.text import corpus
 
     try:
         name, model = PACKAGED, CharLM.from_pretrained(PACKAGED)

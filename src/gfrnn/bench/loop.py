@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gfrnn.equations import UNITS
 from gfrnn.models.char_lm import CharLM
 
-CANDIDATE = {"tanh": 0, "gru": 2, "lstm": 2}  # which H rows of a layer's weights are the candidate's
 State = tuple[Tensor, tuple[Tensor, ...]]  # h (B, L, H), and the c (B, H) of every layer of an LSTM
 
 
@@ -65,13 +65,13 @@ class HandLoop(nn.Module):
 
     def columns(self, unit: Tensor, gate: Tensor) -> Tensor:
         """The rows of one layer's weights, in the order of our columns."""
-        blocks = list(unit.split(self.H))
-        candidate = blocks.pop(CANDIDATE[self.unit])
+        record, blocks = UNITS[self.unit], list(unit.split(self.H))
+        candidate = blocks.pop(record.place(record.candidate))
         return torch.cat([*blocks, gate, candidate])
 
     def initial_state(self, batch: int) -> State:
         zeros = self.head_weight.new_zeros(batch, self.L, self.H)
-        return zeros, zeros.unbind(1) if self.unit == "lstm" else ()
+        return zeros, zeros.unbind(1) if UNITS[self.unit].has_cell else ()
 
     def features(self, ids: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Symbols (T, B) -> all layers' h_t side by side (T, B, L*H), and the last state."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from gfrnn.bench.contenders import batch, build, cost, train_step
 from gfrnn.bench.plan import Size
+from gfrnn.this_python import running
 
 
 def kept_bytes(model: nn.Module, ids: Tensor, targets: Tensor) -> int:
@@ -35,7 +36,7 @@ def kept_bytes(model: nn.Module, ids: Tensor, targets: Tensor) -> int:
 def peak_bytes(contender: str, size: Size, rows: int, steps: int) -> int:
     """How far one training step raises a fresh process's resident memory above what it was before."""
     asked = {"contender": contender, "size": vars(size), "rows": rows, "steps": steps}
-    command = [sys.executable, "-m", "gfrnn.bench.memory", json.dumps(asked | {"threads": torch.get_num_threads()})]
+    command = [*running("gfrnn.bench.memory"), json.dumps(asked | {"threads": torch.get_num_threads()})]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"the process that measures peak memory failed: {done.stderr.strip()[-500:]}")

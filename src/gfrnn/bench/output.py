@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gfrnn.bench.targets import show
-from gfrnn.files import replace_file
+from gfrnn.storage.files import replace_file
 
 WIDTH = 140
 HOW = (

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 VOCABULARY = 205
 RECIPE = "modern-gated-lstm"  # whose whole updates are measured
-GATES = {"tanh": 1, "gru": 3, "lstm": 4}
-NAMES = {"tanh": "tanh", "gru": "GRU", "lstm": "LSTM"}
 SECTIONS = ("machine", "train", "forward", "generate", "memory", "minibatch", "updates", "scaling", "sizes")
 
 
@@ -18,7 +16,9 @@ class Size:
     hidden_size: int
 
     def __str__(self) -> str:
-        return f"GF-{NAMES[self.unit]} {self.num_layers}x{self.hidden_size}"
+        from gfrnn.equations import UNITS
+
+        return f"GF-{UNITS[self.unit].title} {self.num_layers}x{self.hidden_size}"
 
 
 LSTM, GRU, TANH = Size("lstm", 3, 140), Size("gru", 3, 165), Size("tanh", 3, 303)

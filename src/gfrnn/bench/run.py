@@ -17,7 +17,7 @@ SCHEMA = 1
 
 def run(plan: Plan, sections: Sequence[str], say: Callable[[str], None]) -> dict[str, Any]:
     """Run the sections in their own order."""
-    started, clock = datetime.datetime.now(datetime.timezone.utc), time.monotonic()
+    started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
     bench = Bench(plan, say)
     if plan.name == "quick":
         bench.notes.append(

@@ -7,8 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gfrnn.bench.plan import VOCABULARY
+from gfrnn.convert import PAIRS
 
-KINDS: dict[str, Any] = {"tanh": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+KINDS: dict[str, Any] = {ours.unit: theirs for theirs, ours in PAIRS.items()}
 
 
 class TorchLM(nn.Module):

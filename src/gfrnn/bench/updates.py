@@ -8,15 +8,14 @@ from pathlib import Path
 from gfrnn.bench.clock import Entry
 from gfrnn.bench.contenders import batch, count, train_step
 from gfrnn.bench.plan import RECIPE, Size
-from gfrnn.config import Config
+from gfrnn.progress import Progress
 from gfrnn.recipes import find
-from gfrnn.tasks.corpus import EXCERPT
-from gfrnn.tasks.hutter import Hutter
+from gfrnn.tasks.text.corpus import EXCERPT
+from gfrnn.tasks.world import World
 from gfrnn.training.checkpoint import Checkpoints
+from gfrnn.training.config import Config
 from gfrnn.training.loop import Trainer
-from gfrnn.training.progress import Progress
 from gfrnn.training.runlog import RunLog
-from gfrnn.training.world import World
 
 BARE, WHOLE = "bare step", "whole update"
 
@@ -34,7 +33,7 @@ def entries(size: Size, rows: int, length: int) -> Iterator[list[Entry]]:
     config = steady(rows, length, size)
     with tempfile.TemporaryDirectory() as folder, closing(RunLog(Path(folder))) as log:
         run = Checkpoints(Path(folder))
-        trainer = Trainer(config, Hutter(config), run, log, Progress("", quiet=True), World())
+        trainer = Trainer(config, config.build_task(), run, log, Progress(), World())
         trainer.model.train()
         ids, targets = batch(rows, length)
 

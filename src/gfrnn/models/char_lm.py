@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gfrnn.layers import GFGRU, GFLSTM, GFRNN, GatedFeedback
+from gfrnn.layers import LAYERS
 from gfrnn.models.pretrained import Pretrained, evaluating
-from gfrnn.models.softmax import symbol_nats
-from gfrnn.ops.cpu.text import half_rounded
-from gfrnn.vocabulary import Vocabulary
+from gfrnn.models.softmax import SoftmaxHead
+from gfrnn.models.text_loop import half_rounded
+from gfrnn.models.vocabulary import Vocabulary
 
-LAYERS: dict[str, type[GatedFeedback]] = {"tanh": GFRNN, "gru": GFGRU, "lstm": GFLSTM}
+# Those a saved model keeps. Not input_std: it says how weights started, and these are there.
 LAYER_OPTIONS = {
     "bias": True,
     "dropout": 0.0,
@@ -32,6 +32,8 @@ SCORE_CHUNK = 512
 
 class CharLM(Pretrained):
     """A language model over bytes. The paper's skips (input to every layer, every layer to the softmax) are on.
+
+    `layer_options` are those of the layer, `input_std` and `forget_bias` among them.
 
     >>> model = CharLM(hidden_size=8, num_layers=2)
     >>> ids = torch.tensor([[1, 2], [3, 4], [5, 6]])  # (T, B) symbol numbers
@@ -59,22 +61,7 @@ class CharLM(Pretrained):
         self.vocabulary = Vocabulary(vocabulary)
         self.layer = LAYERS[unit](len(self.vocabulary), hidden_size, num_layers, wiring=wiring, **options)
         width = hidden_size * (num_layers if self.layer.output == "all" else 1)
-        self.head = nn.Linear(width, len(self.vocabulary), **place)
-        self.reset_parameters()
-
-    def reset_parameters(self, input_std: float = 0.0) -> None:
-        """The layer's own start; softmax weights uniform(-0.08, 0.08), its bias 0.
-
-        `input_std` > 0 draws the columns of the input weights that read a symbol from normal(0, input_std) instead of
-        uniform(-0.08, 0.08): a one-hot input has a fan-in of 1, and the paper's scale starts the network nearly silent.
-        """
-        self.layer.reset_parameters()
-        nn.init.uniform_(self.head.weight, -0.08, 0.08)
-        nn.init.zeros_(self.head.bias)
-        if input_std > 0:
-            for j in range(self.layer.num_layers if self.layer.input_skip else 1):
-                with torch.no_grad():
-                    nn.init.normal_(getattr(self.layer, f"weight_ih_l{j}")[:, : len(self.vocabulary)], std=input_std)
+        self.head = SoftmaxHead(width, len(self.vocabulary), **place)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -92,6 +79,28 @@ class CharLM(Pretrained):
     def from_config(cls, config: dict[str, Any], device: str | None = None) -> "CharLM":
         return cls(**{**config, "vocabulary": bytes(config["vocabulary"])}, device=device)
 
+    @torch.no_grad()
+    def start_from(self, other: Pretrained) -> None:
+        """Take over the weights of a model of the same architecture, whose symbols are among this one's.
+
+        A symbol it lacks keeps its input weights; its row of the softmax becomes the mean of the other's rows, which
+        makes it improbable until it is seen (fresh rows would not: the others' scale is that of a trained model).
+        """
+        assert isinstance(other, CharLM)
+        places = torch.from_numpy(self.vocabulary.encode(other.vocabulary.symbols).astype(np.int64)).to(self.device)
+        theirs = {name: tensor.to(self.head.weight) for name, tensor in other.state_dict().items()}
+        old, new = len(other.vocabulary), len(self.vocabulary)
+        reads = self.layer.num_layers if self.layer.input_skip else 1  # so many layers read the symbols
+        wide = {f"layer.{kind}_l{j}" for kind in ("weight_ih", "weight_ig") for j in range(reads)}
+        for name, own in self.state_dict().items():
+            if name in wide:
+                own[:, places], own[:, new:] = theirs[name][:, :old], theirs[name][:, old:]
+            elif name.startswith("head."):
+                own[:] = theirs[name].mean(0)
+                own[places] = theirs[name]
+            else:
+                own.copy_(theirs[name])
+
     def forward(self, ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Symbol numbers (T, B) -> logits of the next symbol (T, B, V), and the state to go on from."""
         features, state = self.layer(ids, state)
@@ -100,7 +109,7 @@ class CharLM(Pretrained):
     def nats(self, ids: Tensor, targets: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Cost in nats of each target (T, B), and the state to go on from."""
         features, state = self.layer(ids, state)
-        return symbol_nats(features, self.head.weight, self.head.bias, targets), state
+        return self.head.nats(features, targets), state
 
     def loss(self, ids: Tensor, targets: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Mean cost in nats (divide by ln 2 for bits per character), and the state to go on from."""
@@ -115,21 +124,25 @@ class CharLM(Pretrained):
     def score(self, data: bytes, unknown: str = "refuse") -> np.ndarray:
         """Bits of every byte, given all bytes before it: float64, as long as `data`. Their mean is the BPC.
 
+        On a CPU it is computed in float64 too, so that a byte costs the same on every machine and on the explorer's
+        page; `tasks.text.score` is the fast way through a long text.
+
         A byte the model does not know is refused, or, with unknown="replace", read as '?'; a warning says how many.
         """
         replaced = self.vocabulary.count_unknown(np.frombuffer(data, dtype=np.uint8)) if unknown == "replace" else 0
         if replaced:
             warnings.warn(f"{replaced} bytes outside the vocabulary are read as '?'", stacklevel=3)
-        ids = torch.from_numpy(self.vocabulary.encode(data, unknown=unknown).astype(np.int64))
+        ids = torch.from_numpy(self.vocabulary.encode(data, unknown=unknown).astype(np.int64)).to(self.device)
         if len(ids) == 0:
             return np.zeros(0)
-        parts, state = [self.first_nats()[ids[:1]]], None
-        with evaluating(self):
+        model = copy.deepcopy(self).double() if self.device.type == "cpu" else self
+        parts, state = [model.first_nats()[ids[:1]]], None
+        with evaluating(model):
             for start in range(0, len(ids) - 1, SCORE_CHUNK):
                 window = ids[start : start + SCORE_CHUNK + 1, None]
-                nats, state = self.nats(window[:-1], window[1:], state)
+                nats, state = model.nats(window[:-1], window[1:], state)
                 parts.append(nats.flatten())
-        return torch.cat(parts).double().numpy() / math.log(2)
+        return torch.cat(parts).cpu().double().numpy() / math.log(2)
 
     def as_half(self) -> "CharLM":
         """A copy whose matrices read as their 16-bit copies do: the model that `generate(half=True)` draws from."""
@@ -150,11 +163,11 @@ class CharLM(Pretrained):
         *,
         half: bool = False,
     ) -> bytes:
-        """The `max_new` bytes that follow `prompt` (which is not repeated); generate.py says how they are drawn.
+        """The `max_new` bytes that follow `prompt` (which is not repeated); generation.py says how they are drawn.
 
         `half` reads weights stored in 16 bits: faster, and not quite the same model.
         """
-        from gfrnn.generate import Sampling, stream
+        from gfrnn.models.generation import Sampling, stream
 
         sampling = Sampling(temperature, top_k, top_p, seed)
         return b"".join(chunk for (chunk,) in stream(self, prompt, max_new, sampling, half=half))

@@ -1,7 +1,7 @@
 """Folders that hold a model: config.json, model.safetensors, and the manifest with their checksums."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,19 +10,21 @@ import torch
 from torch import Tensor, nn
 
 from gfrnn.errors import DataError, nearest
-from gfrnn.files import read_small, sync_folder
-from gfrnn.tensorfile import (
+from gfrnn.storage.files import read_small
+from gfrnn.storage.run_folder import CONFIG, MODEL, MODEL_CONFIG, MODEL_FILES, file_in, model_inside
+from gfrnn.storage.tensorfile import (
     MANIFEST,
     TENSORS_LIMIT,
+    differences,
     pack_json,
     pack_tensors,
     read_folder,
+    replace_files,
     unpack_json,
     unpack_tensors,
-    write_folder,
 )
 
-FILES = ("model.safetensors", "config.json")
+PACKAGED = "gf-lstm-enwik8"  # the model that comes with the package
 M = TypeVar("M", bound="Pretrained")
 
 
@@ -40,26 +42,32 @@ class Pretrained(nn.Module):
     def from_config(cls: type[M], config: dict[str, Any], device: str | None = None) -> M:
         raise NotImplementedError
 
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
     def full_config(self) -> dict[str, Any]:
         """What config.json holds: the class's name and its arguments."""
         return {"architecture": type(self).__name__, **self.config}
 
     def save_pretrained(self, folder: str | Path, dtype: torch.dtype | None = None) -> None:
-        """Write the model to `folder` (in another precision if `dtype` is given)."""
+        """Write the model to `folder`, in its own precision or in `dtype`.
+
+        A model that is there already is replaced as a whole, whenever the machine stops; other files stay.
+        """
         tensors = {name: t if dtype is None else t.to(dtype) for name, t in self.state_dict().items()}
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_folder(
-            folder / ".part", {"model.safetensors": pack_tensors(tensors), "config.json": pack_json(self.full_config())}
-        )
-        for name in (*FILES, MANIFEST):
-            (folder / ".part" / name).replace(folder / name)
-        (folder / ".part").rmdir()
-        sync_folder(folder)
+        replace_files(Path(folder), {MODEL: pack_tensors(tensors), MODEL_CONFIG: pack_json(self.full_config())})
+
+    def start_from(self, other: "Pretrained") -> None:
+        """Take over the weights of a model of the same architecture."""
+        self.load_state_dict(other.state_dict())
 
     @classmethod
     def from_pretrained(cls: type[M], folder_or_name: str | Path) -> M:
-        """A model from a folder written by `save_pretrained`, from a run folder (its best), or from the package."""
+        """A model from a folder written by `save_pretrained`, from a run folder (its best), or from the package.
+
+        float64 stays float64; everything else, weights stored in 16 bits too, becomes float32.
+        """
         folder = find(folder_or_name)
         config, tensors = read_model(folder)
         architecture = config.pop("architecture", None)
@@ -72,39 +80,59 @@ class Pretrained(nn.Module):
         try:
             model = cls.from_config(config, device="meta")
         except (TypeError, ValueError, KeyError, OverflowError, RuntimeError) as error:
-            raise DataError(f"{folder / 'config.json'} describes no {cls.__name__}: {error}") from error
-        difference = differences({k: tuple(v.shape) for k, v in model.state_dict().items()}, tensors)
+            raise DataError(f"{folder / MODEL_CONFIG} describes no {cls.__name__}: {error}") from error
+        dtype = torch.float64 if all(tensor.dtype == torch.float64 for tensor in tensors.values()) else torch.float32
+        numbers = {name: tensor.to(dtype) for name, tensor in tensors.items() if tensor.is_floating_point()}
+        expected = {name: tensor.to(dtype) for name, tensor in model.state_dict().items()}
+        difference = differences(expected, {**tensors, **numbers})
         if difference:
             raise DataError(f"{folder}: weights and config.json disagree: {difference}")
-        model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()}, assign=True)
+        model.load_state_dict(numbers, assign=True)
         return model.requires_grad_().eval()
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout; afterwards the model is as it was."""
-    was_training = model.training
+    """Without dropout; afterwards the model is as it was, each of its modules."""
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         yield
     finally:
-        model.train(was_training)
+        for module, was_training in modes:
+            module.training = was_training
 
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """config.json and the tensors of a model folder, verified where there is a manifest."""
-    if (folder / MANIFEST).exists():
-        files = read_folder(folder, FILES)
-    else:
-        files = {name: read_small(folder / name, TENSORS_LIMIT) for name in FILES}
-    config = unpack_json(files["config.json"], folder / "config.json")
-    return config, unpack_tensors(files["model.safetensors"], folder / "model.safetensors")
+    while True:
+        before = whereabouts(folder)
+        try:
+            if file_in(folder, MANIFEST).exists():
+                files = read_folder(folder, MODEL_FILES)
+            else:
+                files = {name: read_small(folder / name, TENSORS_LIMIT) for name in MODEL_FILES}
+            break
+        except DataError:
+            if whereabouts(folder) == before:  # else somebody saved another model meanwhile
+                raise
+    config = unpack_json(files[MODEL_CONFIG], folder / MODEL_CONFIG)
+    return config, unpack_tensors(files[MODEL], folder / MODEL)
 
 
-def model_inside(folder: Path) -> Path | None:
-    """The model folder that a folder is or, being a run folder, has."""
-    candidates = (folder, folder / "best", folder / "best.old")
-    return next((candidate for candidate in candidates if (candidate / "model.safetensors").exists()), None)
+def read_config(folder: Path) -> dict[str, Any]:
+    return unpack_json(read_small(file_in(folder, MODEL_CONFIG)), folder / MODEL_CONFIG)
+
+
+def whereabouts(folder: Path) -> list[tuple[Path, int, int]]:
+    """Where the files of a model are, and which they are."""
+    found = []
+    for name in (*MODEL_FILES, MANIFEST):
+        with suppress(OSError):
+            path = file_in(folder, name)
+            about = path.lstat()
+            found.append((path, about.st_ino, about.st_mtime_ns))
+    return found
 
 
 def find(folder_or_name: str | Path) -> Path:
@@ -118,7 +146,7 @@ def find(folder_or_name: str | Path) -> Path:
     if str(folder_or_name) in names:
         return Path(str(packaged.joinpath(str(folder_or_name))))
     if folder.is_dir():
-        started = (folder / "config.yaml").exists()
+        started = (folder / CONFIG).exists()
         why = (
             "a run without a model (none was validated yet, or it was published without its weights)"
             if started
@@ -128,15 +156,3 @@ def find(folder_or_name: str | Path) -> Path:
     raise DataError(
         f"{folder_or_name} is neither a folder nor a model in the package{nearest(str(folder_or_name), names)}"
     )
-
-
-def differences(shapes: dict[str, tuple[int, ...]], tensors: dict[str, Tensor]) -> str:
-    """What tensors differ from the shapes expected, in words; empty when none does."""
-    said = [f"{name} is missing" for name in shapes if name not in tensors]
-    said += [f"{name} is unexpected" for name in tensors if name not in shapes]
-    said += [
-        f"{name} is {tuple(tensors[name].shape)} instead of {shape}"
-        for name, shape in shapes.items()
-        if name in tensors and tuple(tensors[name].shape) != shape
-    ]
-    return "; ".join(said[:4]) + (f"; and {len(said) - 4} more" if len(said) > 4 else "")

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gfrnn.models.char_lm import LAYER_OPTIONS, LAYERS
+from gfrnn.layers import LAYERS
+from gfrnn.models.char_lm import LAYER_OPTIONS
 from gfrnn.models.pretrained import Pretrained, evaluating
-from gfrnn.models.softmax import symbol_nats
-from gfrnn.tasks.programs.batches import Batch, pad
-from gfrnn.tasks.programs.symbols import (
+from gfrnn.models.program_batch import Batch, pad
+from gfrnn.models.program_symbols import (
     MOST_SYMBOLS,
     SOURCE_CHARACTERS,
     SOURCE_PAD,
@@ -31,6 +31,7 @@ from gfrnn.tasks.programs.symbols import (
     decode_target,
     encode_source,
 )
+from gfrnn.models.softmax import SoftmaxHead
 
 ALPHABETS = {"source_characters": SOURCE_CHARACTERS, "target_characters": TARGET_CHARACTERS}
 
@@ -73,21 +74,7 @@ class Seq2Seq(Pretrained):
         self.encoder = LAYERS[unit](SOURCE_SIZE, hidden_size, num_layers, wiring=wiring, **options)
         self.decoder = LAYERS[unit](TARGET_SIZE, hidden_size, num_layers, wiring=wiring, **options)
         width = hidden_size * (num_layers if self.decoder.output == "all" else 1)
-        self.head = nn.Linear(width, TARGET_SIZE, **place)
-        self.reset_parameters()
-
-    def reset_parameters(self, input_std: float = 0.0) -> None:
-        """The layers' own start; softmax weights uniform(-0.08, 0.08), its bias 0.
-
-        `input_std` > 0 draws the input weights that read a symbol from normal(0, input_std) instead, see CharLM.
-        """
-        for layer in (self.encoder, self.decoder):
-            layer.reset_parameters()
-            for j in range(layer.num_layers if layer.input_skip else 1) if input_std > 0 else ():
-                with torch.no_grad():
-                    nn.init.normal_(getattr(layer, f"weight_ih_l{j}")[:, : layer.input_size], std=input_std)
-        nn.init.uniform_(self.head.weight, -0.08, 0.08)
-        nn.init.zeros_(self.head.bias)
+        self.head = SoftmaxHead(width, TARGET_SIZE, **place)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -120,7 +107,7 @@ class Seq2Seq(Pretrained):
 
     def loss(self, batch: Batch) -> Tensor:
         """Nats summed over each program's symbols: (B,). Padding has no part in it."""
-        nats = symbol_nats(self.features(batch), self.head.weight, self.head.bias, batch.target)
+        nats = self.head.nats(self.features(batch), batch.target)
         return nats.where(batch.real, 0).sum(0)
 
     def measure(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -134,10 +121,6 @@ class Seq2Seq(Pretrained):
         nats = (logits.logsumexp(-1) - picked).where(real, 0).sum(0)
         right = (logits[..., :TARGET_PAD].argmax(-1) == batch.target) & real
         return nats, right.sum(0)
-
-    @property
-    def device(self) -> torch.device:
-        return self.head.weight.device
 
     def _encode(self, sources: Sequence[str]) -> Any:
         ids, lengths = pad([encode_source(source) for source in sources], SOURCE_PAD)

@@ -1,11 +1,13 @@
 """One door to speed: `scan` runs all timesteps on the backend asked for.
 
-A backend is a module with `scan(call)`, `why_not(call)` (sentences why it cannot run this call; empty: it can) and
-`why_unavailable()` (sentences why it cannot run at all here). An explicit backend that cannot run raises with those
-sentences; "auto" takes the first that can, in the order of AUTO. There is no silent switch.
+A backend is a module with `IMPLEMENTS` (units, wirings, dtypes, devices and transforms, as data), `scan(call)` and
+`why_unavailable()` (sentences why it cannot run at all here). `why_not(call)` follows from them, in one place for all.
+An explicit backend that cannot run a call raises with those sentences; "auto" takes the first that can, in the order of
+AUTO. There is no silent switch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 
 from torch import Tensor
@@ -13,8 +15,25 @@ from torch import Tensor
 from gfrnn.equations import Spec, State, Weights
 from gfrnn.ops import cpu, manual, reference
 from gfrnn.ops.call import Call, Scanned
+from gfrnn.ops.declared import Implements, check_spec
 
-BACKENDS: dict[str, ModuleType] = {"cpu": cpu, "manual": manual, "reference": reference}
+
+@dataclass(frozen=True)
+class Backend:
+    implements: Implements
+    scan: Callable[[Call], Scanned]
+    why_unavailable: Callable[[], list[str]]
+
+    def why_not(self, call: Call) -> list[str]:
+        """Sentences why it cannot run this call; empty: it can."""
+        return self.why_unavailable() or self.implements.why_not(call)
+
+
+def backend(module: ModuleType) -> Backend:
+    return Backend(module.IMPLEMENTS, module.scan, module.why_unavailable)
+
+
+BACKENDS = {"cpu": backend(cpu), "manual": backend(manual), "reference": backend(reference)}
 AUTO = tuple(BACKENDS)
 CHOICES = ("auto", *BACKENDS)
 
@@ -28,6 +47,7 @@ def check_backend(name: str) -> str:
 
 def choose(call: Call, backend: str = "auto") -> str:
     """The backend that will run `call`."""
+    check_spec(call.spec)
     if check_backend(backend) == "auto":
         return next(name for name in AUTO if not BACKENDS[name].why_not(call))
     reasons = BACKENDS[backend].why_not(call)
@@ -49,8 +69,7 @@ def scan(
 ) -> Scanned:
     """Every timestep of x (T, B, I) from `state`: all layers' h (T, B, L*H), the last state, and the gates if asked."""
     call = Call(x, state, weights, spec, lengths, dropout_masks, return_gates)
-    scanned: Scanned = BACKENDS[choose(call, backend)].scan(call)
-    return scanned
+    return BACKENDS[choose(call, backend)].scan(call)
 
 
 def native_facts() -> dict[str, str]:

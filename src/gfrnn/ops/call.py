@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gfrnn.equations import Spec, State, Weights
+from gfrnn.equations import WIRINGS, Spec, State, Weights
 
 
 class Call(NamedTuple):
@@ -36,11 +36,14 @@ class Scanned(NamedTuple):
 
 
 def constant_gates(call: Call) -> Tensor:
-    """The global reset gates of a wiring that computes none: ones for feedback, the identity for stacked."""
+    """The global reset gates of a wiring that computes none: one for every layer that is heard."""
     T, B = call.x.shape[:2]
     h, L = call.state.h, call.spec.num_layers
-    fixed = torch.eye(L, dtype=h.dtype, device=h.device) if call.spec.wiring == "stacked" else h.new_ones(L, L)
-    gates = fixed.expand(T, B, L, L)
+    hears = WIRINGS[call.spec.wiring].hears
+    heard = torch.tensor(
+        [[float(i in hears(j, L)) for i in range(L)] for j in range(L)], dtype=h.dtype, device=h.device
+    )
+    gates = heard.expand(T, B, L, L)
     if call.lengths is None:
         return gates.clone()
     running = torch.arange(T, device=h.device)[:, None] < call.lengths

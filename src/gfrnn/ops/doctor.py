@@ -1,9 +1,7 @@
 """`gfrnn doctor`: what is installed, what the machine can do, and which backends run here, or why not."""
 
-import json as jsonlib
 import os
 import platform
-import sys
 from typing import Any
 
 import torch
@@ -37,27 +35,3 @@ def facts() -> dict[str, Any]:
         "auto": next(name for name in ops.AUTO if not backends[name]),
         **ops.native_facts(),
     }
-
-
-def report(json: bool = False) -> int:
-    """Print the facts; 0, since a missing backend costs speed, not correctness."""
-    found = facts()
-    if json:
-        print(jsonlib.dumps(found, indent=2))
-        return 0
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(file=sys.stdout)
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in found.items():
-        if name not in ("backends", "auto"):
-            table.add_row(name.replace("_", " "), str(value))
-    console.print(table, "")
-    backends = Table("backend", "state", "why not", box=None, pad_edge=False)
-    for name in ops.AUTO:
-        state = found["backends"][name]
-        label = "active" if state["active"] else "not here"
-        backends.add_row(name, label + (" (auto)" if name == found["auto"] else ""), "; ".join(state["why_not"]))
-    console.print(backends)
-    return 0

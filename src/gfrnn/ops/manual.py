@@ -5,27 +5,31 @@ all timesteps (one product before it), the recurrent products of all layers with
 of one per layer), and every weight gradient (one product after it).
 
 A layer's row of pre-activations, activations or their gradients (`delta`) has C = G*H + n columns:
-[candidate H | unit-wise gates (G-1)*H | global reset gates n], n = L when gated, else 0.
+[candidate H | unit-wise gates (G-1)*H | global reset gates n], n = L if the wiring has any, else 0.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, sigmoid, tanh
+from torch import Tensor, sigmoid
 
-from gfrnn.equations import GATES, Spec, State, Weights
-from gfrnn.ops import reference
+from gfrnn.equations import FEEDBACK, GATED, STACKED, UNITS, Spec, State, Weights
+from gfrnn.ops.again import gradients_again, is_asked_for_more
 from gfrnn.ops.call import Call, Scanned, constant_gates
+from gfrnn.ops.declared import Implements, Transform
 from gfrnn.ops.manual_backward import gradients
-from gfrnn.ops.matrices import Matrices, hearing, matrices, sources, unflatten_weights
+from gfrnn.ops.manual_units import MATHS
+from gfrnn.ops.matrices import Matrices, has_gates, hearing, matrices, sources, unflatten_weights
+
+IMPLEMENTS = Implements(
+    units=MATHS.keys(),
+    wirings=[wiring.name for wiring in (GATED, FEEDBACK, STACKED)],
+    transforms=[Transform.SECOND_DERIVATIVES, Transform.COMPILE, Transform.ONNX],
+)
 
 
 def why_unavailable() -> list[str]:
-    return []
-
-
-def why_not(call: Call) -> list[str]:
     return []
 
 
@@ -38,10 +42,10 @@ def scan(call: Call) -> Scanned:
     # torch.compile derives a backward of its own from the traced forward, and cannot trace this Function's.
     run = _Scan.forward if torch.compiler.is_compiling() else _Scan.apply
     h, h_n, c_n, g, *_ = run(call.spec, x, *call.state, lengths, call.dropout_masks, *flat)
-    state = State(h_n, c_n if call.spec.unit == "lstm" else None)
+    state = State(h_n, c_n if UNITS[call.spec.unit].has_cell else None)
     if not call.return_gates:
         return Scanned(h.flatten(2), state, None)
-    return Scanned(h.flatten(2), state, g if call.spec.wiring == "gated" else constant_gates(call))
+    return Scanned(h.flatten(2), state, g if has_gates(call.spec) else constant_gates(call))
 
 
 class Joined:
@@ -59,7 +63,8 @@ class Joined:
     ) -> tuple[list[Tensor], list[Any], list[Tensor], list[Tensor]]:
         """One timestep from h_prev, c_prev (B, L, H): per layer h, c, [candidate | gates] and the gated sum q."""
         spec, own, apart = self.spec, self.own, self.apart
-        G, H, L = GATES[spec.unit], spec.hidden_size, spec.num_layers
+        G, H, L = len(UNITS[spec.unit].gates), spec.hidden_size, spec.num_layers
+        unit_forward, gated = MATHS[spec.unit].forward, has_gates(spec)
         heard = None if self.joined is None else (h_prev.flatten(1) @ self.joined).chunk(L, dim=1)
         h_rows: list[Tensor] = []
         c_rows: list[Any] = []
@@ -73,11 +78,10 @@ class Joined:
             if m.u_g is not None:
                 past = torch.cat([past, h_prev.flatten(1) @ m.u_g.T], dim=1)
             gates = sigmoid(pre[..., H:] + past)
-            scaled = h_prev * gates[:, (G - 1) * H :, None] if spec.wiring == "gated" else h_prev
+            scaled = h_prev * gates[:, (G - 1) * H :, None] if gated else h_prev
             q = sources(spec, j, scaled, own) @ m.candidate.T
-            h_j, c_j, candidate = _unit(
-                spec, pre[..., :H], q, gates, h_prev[:, j], None if c_prev is None else c_prev[:, j]
-            )
+            c_own = None if c_prev is None else c_prev[:, j]
+            h_j, c_j, candidate = unit_forward(pre[..., :H], q, gates, h_prev[:, j], c_own)
             h_rows.append(h_j)
             c_rows.append(c_j)
             act_rows.append(torch.cat([candidate, gates], dim=1))
@@ -118,8 +122,8 @@ class _Scan(torch.autograd.Function):
         *flat: Tensor | None,
     ) -> tuple[Tensor, ...]:
         T = x.shape[0]
-        G, H = GATES[spec.unit], spec.hidden_size
-        gated = spec.wiring == "gated"
+        G, H = len(UNITS[spec.unit].gates), spec.hidden_size
+        gated = has_gates(spec)
         net = Joined(spec, unflatten_weights(flat))
         fed = [_feed(x, m) for m in net.layers]  # W x_t + b of all timesteps
         h_prev, c_prev = h0.transpose(0, 1), None if c0 is None else c0.transpose(0, 1)
@@ -138,7 +142,7 @@ class _Scan(torch.autograd.Function):
             else:
                 hs.append(h)
             acts.append(torch.stack(act_rows, 1))
-            if spec.unit == "gru":
+            if MATHS[spec.unit].keeps_q:
                 qs.append(torch.stack(q_rows, 1))
             h_prev, c_prev = h, c
             cs.append(c)
@@ -162,10 +166,19 @@ class _Scan(torch.autograd.Function):
         ctx.set_materialize_grads(False)
 
     @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> Any:
+        """Never run: IMPLEMENTS declines. But having it lets calls through that a vmap around them does not concern."""
+        raise RuntimeError('backend "manual" does not run under vmap: use backend="reference"')
+
+    @staticmethod
     def backward(ctx: Any, dh: Any, dh_n: Any, dc_n: Any, dg: Any, *_: Any) -> tuple[Any, ...]:
         *tensors, h, act, c, q = ctx.saved_tensors
-        if torch.is_grad_enabled():  # create_graph=True: the reference has all derivatives
-            return None, *_through_reference(ctx.spec, tensors, dh, dh_n, dc_n, dg)
+        if is_asked_for_more((dh, dh_n, dc_n, dg)):
+            x, h0, c0, lengths, masks, *flat = tensors
+            call = Call(x, State(h0, c0), unflatten_weights(tuple(flat)), ctx.spec, lengths, masks)
+            given = (None if dh is None else dh.reshape(*h.shape[:2], h.shape[2] * h.shape[3]), dh_n, dc_n, dg)
+            dx, dh0, dc0, *d_flat = gradients_again(call, given)
+            return None, dx, dh0, dc0, None, None, *d_flat
         return None, *gradients(ctx.spec, tensors, h, act, c, q, dh, dh_n, dc_n, dg, ctx.needs_input_grad[1])
 
 
@@ -177,37 +190,3 @@ def _feed(x: Tensor, m: Matrices) -> Tensor:
         return bias
     products = x @ m.x.T if x.is_floating_point() else torch.nn.functional.embedding(x, m.x.T)
     return products + bias
-
-
-def _unit(
-    spec: Spec, fed: Tensor, q: Tensor, gates: Tensor, h_prev: Tensor, c_prev: Tensor | None
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """h, c and the candidate from what was fed, the gated sum q, and the gates' activations."""
-    H = spec.hidden_size
-    if spec.unit == "tanh":
-        candidate = tanh(fed + q)
-        return candidate, None, candidate
-    if spec.unit == "gru":
-        r, z = gates[:, :H], gates[:, H : 2 * H]
-        candidate = tanh(fed + r * q)
-        return (1 - z) * h_prev + z * candidate, None, candidate
-    assert c_prev is not None
-    i, f, o = gates[:, :H], gates[:, H : 2 * H], gates[:, 2 * H : 3 * H]
-    candidate = tanh(fed + q)
-    c = f * c_prev + i * candidate
-    return o * tanh(c), c, candidate
-
-
-def _through_reference(spec: Spec, tensors: list[Any], dh: Any, dh_n: Any, dc_n: Any, dg: Any) -> list[Any]:
-    x, h0, c0, lengths, masks, *flat = tensors
-    wanted = [t for t in tensors if t is not None and t.requires_grad]
-    call = Call(x, State(h0, c0), unflatten_weights(tuple(flat)), spec, lengths, masks, True)
-    scanned = reference.scan(call)
-    B, L = x.shape[1], spec.num_layers
-    outputs = [scanned.h.unflatten(2, (L, -1)), scanned.state.h, scanned.state.c, scanned.gates]
-    pairs = [(o, d) for o, d in zip(outputs, (dh, dh_n, dc_n, dg), strict=True) if d is not None and o is not None]
-    pairs = [(o, d.reshape(o.shape) if B == 0 else d) for o, d in pairs if o.requires_grad]
-    found = iter(
-        torch.autograd.grad([o for o, _ in pairs], wanted, [d for _, d in pairs], create_graph=True, allow_unused=True)
-    )
-    return [next(found) if t is not None and t.requires_grad else None for t in tensors]

@@ -3,10 +3,11 @@
 from typing import Any
 
 import torch
-from torch import Tensor, tanh
+from torch import Tensor
 
-from gfrnn.equations import GATES, Spec
-from gfrnn.ops.matrices import Matrices, candidate_third, hearing, matrices, sources, unflatten_weights
+from gfrnn.equations import UNITS, Spec
+from gfrnn.ops.manual_units import MATHS
+from gfrnn.ops.matrices import Matrices, candidate_back, has_gates, hearing, matrices, sources, unflatten_weights
 
 
 def gradients(
@@ -26,7 +27,7 @@ def gradients(
     x, h0, c0, lengths, masks, *flat = tensors
     layers = [matrices(spec, w, j) for j, w in enumerate(unflatten_weights(tuple(flat)))]
     past, past_c = _one_step_earlier(h, h0, lengths), None if c0 is None else _one_step_earlier(c, c0, lengths)
-    if dg is not None and (spec.wiring != "gated" or dg.numel() == 0):
+    if dg is not None and (not has_gates(spec) or dg.numel() == 0):
         dg = None
     d_now, d_c, delta, dq = _through_time(
         spec, layers, act, past, c, past_c, q, lengths, masks, (dh, dh_n, dc_n, dg), h0
@@ -38,7 +39,7 @@ def gradients(
         d_j = delta[:, :, j].flatten(0, 1)
         if dx is not None and m.x is not None:
             dx += delta[:, :, j] @ m.x
-        # The gated sum's gradient enters U of the candidate as dq (GRU) or as the candidate's own delta.
+        # The gated sum's gradient enters U of the candidate as dq, where it was kept, or as the candidate's own delta.
         d_candidate = d_j[:, : spec.hidden_size] if dq is None else dq[:, :, j].flatten(0, 1)
         d_weights += _weight_gradients(spec, m, j, x, past, act, up, d_j, d_candidate)
     dc0 = None if d_c is None else d_c.transpose(0, 1).contiguous()
@@ -63,10 +64,11 @@ def _through_time(
     given: tuple[Tensor | None, ...],
     h0: Tensor,
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
-    """dL/dh0, dL/dc0 (B, L, H), the deltas (T, B, L, C) of all pre-activations and, for the GRU, of the gated sums."""
+    """dL/dh0, dL/dc0 (B, L, H), the deltas (T, B, L, C) of all pre-activations and, if kept, of the gated sums."""
     dh, dh_n, dc_n, dg = given
     T, B, L, _ = act.shape
-    G, H = GATES[spec.unit], spec.hidden_size
+    G, H = len(UNITS[spec.unit].gates), spec.hidden_size
+    maths, gated = MATHS[spec.unit], has_gates(spec)
     own, apart = hearing(spec)
     joined = None if own or apart else torch.cat([m.units for m in layers])
     carried = h0.new_zeros(B, L, H) if dh_n is None else dh_n.transpose(0, 1)
@@ -83,15 +85,14 @@ def _through_time(
         for j in range(L - 1, -1, -1):
             m, a, h_prev = layers[j], act[t, :, j], past[t]
             c_j = None if past_c is None else (c[t, :, j], past_c[t, :, j], d_c[:, j])  # type: ignore[index]
-            d_pre, d_q, d_c_prev, direct = _unit_backward(
-                spec, a, q[t, :, j] if spec.unit == "gru" else None, h_prev[:, j], c_j, d_h[j]
-            )
+            kept_q = q[t, :, j] if maths.keeps_q else None
+            d_pre, d_q, d_c_prev, direct = maths.backward(a, kept_q, h_prev[:, j], c_j, d_h[j])
             if direct is not None:
                 d_past[:, j] += direct
             d_scaled = d_q @ m.candidate
             if own:
                 d_past[:, j] += d_scaled
-            elif spec.wiring == "feedback":
+            elif not gated:
                 d_past += d_scaled.unflatten(1, (L, H))
             else:
                 g, d_scaled = a[:, G * H :], d_scaled.unflatten(1, (L, H))
@@ -120,38 +121,10 @@ def _through_time(
         if running is not None:
             delta = torch.where(running, delta, 0.0)
         deltas.append(delta)
-        if spec.unit == "gru":
+        if maths.keeps_q:
             d_q_all = torch.stack(q_rows, 1)
             dqs.append(d_q_all if running is None else torch.where(running, d_q_all, 0.0))
     return carried, d_c, torch.stack(deltas[::-1]), torch.stack(dqs[::-1]) if dqs else None
-
-
-def _unit_backward(
-    spec: Spec, a: Tensor, q: Tensor | None, h_prev: Tensor, c_j: tuple[Tensor, ...] | None, dh: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """(delta of candidate and unit-wise gates, of the gated sum, of c_{t-1}, what reaches h_{t-1} directly)."""
-    H = spec.hidden_size
-    candidate = a[:, :H]
-    if spec.unit == "tanh":
-        d = dh * (1 - candidate * candidate)
-        return d, d, None, None
-    if spec.unit == "gru":
-        assert q is not None
-        r, z = a[:, H : 2 * H], a[:, 2 * H : 3 * H]
-        d = dh * z * (1 - candidate * candidate)
-        d_r = d * q * r * (1 - r)
-        d_z = dh * (candidate - h_prev) * z * (1 - z)
-        return torch.cat([d, d_r, d_z], dim=1), d * r, None, dh * (1 - z)
-    assert c_j is not None
-    c, c_prev, d_c = c_j
-    i, f, o = a[:, H : 2 * H], a[:, 2 * H : 3 * H], a[:, 3 * H : 4 * H]
-    tanh_c = tanh(c)
-    d_c = d_c + dh * o * (1 - tanh_c * tanh_c)
-    d = d_c * i * (1 - candidate * candidate)
-    d_i = d_c * candidate * i * (1 - i)
-    d_f = d_c * c_prev * f * (1 - f)
-    d_o = dh * tanh_c * o * (1 - o)
-    return torch.cat([d, d_i, d_f, d_o], dim=1), d, d_c * f, None
 
 
 def _weight_gradients(
@@ -166,9 +139,10 @@ def _weight_gradients(
     d_candidate: Tensor,
 ) -> list[Tensor | None]:
     """One layer's, in the order of equations.Weights: each is one product over all (t, b)."""
-    G, H = GATES[spec.unit], spec.hidden_size
+    unit, H = UNITS[spec.unit], spec.hidden_size
+    G = len(unit.gates)
     own, apart = hearing(spec)
-    gated = spec.wiring == "gated"
+    gated = has_gates(spec)
     parts = []
     if m.x is not None and x.is_floating_point():
         parts.append(delta.T @ x.flatten(0, 1))
@@ -182,12 +156,12 @@ def _weight_gradients(
     d_units = delta[:, H : G * H].T @ sources(spec, j, past, own or apart).flatten(0, 1)
     d_u_g = delta[:, G * H :].T @ past.flatten(2).flatten(0, 1) if gated else None
     bias = None if m.bias is None else delta.sum(0)
-    d_U = d_units if apart else candidate_third(torch.cat([d_cand, d_units]), G)
+    d_U = d_units if apart else candidate_back(torch.cat([d_cand, d_units]), unit)
     return [
-        candidate_third(d_in[: G * H], G),
+        candidate_back(d_in[: G * H], unit),
         d_U,
         d_cand if apart else None,
-        None if bias is None else candidate_third(bias[: G * H], G),
+        None if bias is None else candidate_back(bias[: G * H], unit),
         d_in[G * H :] if gated else None,
         d_u_g,
         bias[G * H :] if bias is not None and gated else None,

@@ -1,6 +1,6 @@
 """A layer's matrices as manual.py multiplies them, and back: rows in the order of its columns.
 
-[candidate H | unit-wise gates (G-1)*H | global reset gates n], n = L when gated, else 0; C = G*H + n in all.
+[candidate H | unit-wise gates (G-1)*H | global reset gates n], n = L if the wiring has any, else 0; C = G*H + n in all.
 """
 
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gfrnn.equations import GATES, Spec, Weights
+from gfrnn.equations import UNITS, WIRINGS, Spec, Unit, Weights, own_layer
 
 
 class Matrices(NamedTuple):
@@ -22,31 +22,29 @@ class Matrices(NamedTuple):
     u_g: Tensor | None  # (n, L*H) when `apart`: the unit-wise gates hear their own layer only, these hear all
 
 
-def candidate_first(rows: Tensor, G: int) -> Tensor:
-    """state_dict's order (GRU r, z, candidate; LSTM i, f, candidate, o) -> the candidate, then the gates."""
-    if G == 1:
-        return rows
-    blocks = rows.chunk(G)
-    return torch.cat([blocks[2], *blocks[:2], *blocks[3:]])
+def candidate_first(rows: Tensor, unit: Unit) -> Tensor:
+    """The rows of all gates in the state_dict's order -> the candidate's, then the others'."""
+    blocks = list(rows.chunk(len(unit.gates)))
+    first = blocks.pop(unit.place(unit.candidate))
+    return torch.cat([first, *blocks]) if blocks else rows
 
 
-def candidate_third(rows: Tensor, G: int) -> Tensor:
+def candidate_back(rows: Tensor, unit: Unit) -> Tensor:
     """The inverse of candidate_first."""
-    if G == 1:
-        return rows
-    blocks = rows.chunk(G)
-    return torch.cat([*blocks[1:3], blocks[0], *blocks[3:]])
+    first, *blocks = rows.chunk(len(unit.gates))
+    blocks.insert(unit.place(unit.candidate), first)
+    return torch.cat(blocks) if len(blocks) > 1 else rows
 
 
 def matrices(spec: Spec, w: Weights, j: int) -> Matrices:
-    G, H = GATES[spec.unit], spec.hidden_size
-    joined = candidate_first(w.W, G) if w.w_g is None else torch.cat([candidate_first(w.W, G), w.w_g])
+    unit, H = UNITS[spec.unit], spec.hidden_size
+    joined = candidate_first(w.W, unit) if w.w_g is None else torch.cat([candidate_first(w.W, unit), w.w_g])
     width = spec.input_size if j == 0 or spec.input_skip else 0
-    biases = [] if w.b is None else [candidate_first(w.b, G)] + ([] if w.b_g is None else [w.b_g])
+    biases = [] if w.b is None else [candidate_first(w.b, unit)] + ([] if w.b_g is None else [w.b_g])
     if w.U_candidate is not None:
         candidate, units, u_g = w.U_candidate, w.U, w.u_g
     else:
-        U = candidate_first(w.U, G)
+        U = candidate_first(w.U, unit)
         candidate, units, u_g = U[:H], U[H:] if w.u_g is None else torch.cat([U[H:], w.u_g]), None
     return Matrices(
         joined[:, :width] if width else None,
@@ -65,8 +63,12 @@ def sources(spec: Spec, j: int, h: Tensor, own: bool) -> Tensor:
 
 def hearing(spec: Spec) -> tuple[bool, bool]:
     """(everything hears its own layer only, only the unit-wise gates do)."""
-    stacked = spec.wiring == "stacked"
-    return stacked, spec.gates_see == "own" and not stacked and spec.unit != "tanh"
+    return WIRINGS[spec.wiring].hears is own_layer, spec.apart
+
+
+def has_gates(spec: Spec) -> bool:
+    """Whether there are global reset gates to compute."""
+    return WIRINGS[spec.wiring].gates is not None
 
 
 def unflatten_weights(flat: tuple[Tensor | None, ...]) -> list[Weights]:

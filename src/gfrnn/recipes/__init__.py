@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from gfrnn.config import Config
 from gfrnn.errors import UsageError, nearest
+from gfrnn.training.config import Config
+from gfrnn.training.plan import expected_seconds
 
 
 @dataclass(frozen=True)
@@ -13,12 +14,19 @@ class Recipe:
     config: Config
     about: str
     parameters: int
+    characters: int  # that it reads in all
     paper: float | None = None  # the paper's number
     metric: str = "test BPC"
+    programs: int | None = None  # that it reads in all, of the second task
 
     @property
     def name(self) -> str:
         return self.config.recipe
+
+    @property
+    def seconds(self) -> float:
+        """An estimate of its training time on one core."""
+        return expected_seconds(self.config.task, self.parameters, self.characters)
 
 
 def load() -> dict[str, Recipe]:

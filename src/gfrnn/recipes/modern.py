@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from gfrnn.config import LayerConfig, OptimizerConfig
+from gfrnn.models.config import LayerConfig
+from gfrnn.training.config import OptimizerConfig
 
 
 def optimizer(learning_rate: float) -> OptimizerConfig:

@@ -7,9 +7,9 @@ the stack in most cells of the grid, the more so the deeper and longer the progr
 from collections.abc import Iterator
 from typing import Any
 
-from gfrnn.config import Config, OptimizerConfig, RunConfig
 from gfrnn.recipes import Recipe, modern
 from gfrnn.tasks.programs.config import ProgramsConfig, Seq2SeqConfig
+from gfrnn.training.config import Config, OptimizerConfig, RunConfig
 
 # name, unit, wiring, units per layer (the same for both wirings, in the paper too), parameters
 TABLE: tuple[tuple[str, Any, Any, int, int], ...] = (
@@ -18,6 +18,7 @@ TABLE: tuple[tuple[str, Any, Any, int, int], ...] = (
     ("stacked-lstm", "lstm", "stacked", 200, 1_742_213),
     ("gated-lstm", "lstm", "gated", 200, 3_675_917),
 )
+CHARACTERS = 65  # of a program and its answer, on average
 ABOUT = {"stacked": "conventional stacks of 3", "gated": "gated feedback"}
 
 
@@ -25,10 +26,13 @@ def recipes() -> Iterator[Recipe]:
     for name, unit, wiring, units, parameters in TABLE:
         model = Seq2SeqConfig(unit=unit, wiring=wiring, hidden_size=units)
         about = f"programs, {ABOUT[wiring]}, {unit}"
-        metric = "heat maps"
-        yield Recipe(paper(f"programs-{name}", model), f"{about}: the paper's settings", parameters, metric=metric)
-        small = twin(f"modern-programs-{name}", model)
-        yield Recipe(small, f"{about}: 3 epochs, modern settings", parameters, metric=metric)
+        for config, how in (
+            (paper(f"programs-{name}", model), "the paper's settings"),
+            (twin(f"modern-programs-{name}", model), "3 epochs, modern settings"),
+        ):
+            count = round(config.options["programs"] * (config.run.epochs or 0))
+            characters = CHARACTERS * count
+            yield Recipe(config, f"{about}: {how}", parameters, characters, metric="heat maps", programs=count)
 
 
 def paper(name: str, model: Seq2SeqConfig) -> Config:

@@ -1,10 +1,11 @@
-"""How long a run lasts, in whichever unit the user has."""
+"""How long a run lasts, in whichever unit the user has, and the learning rate that follows from it."""
 
 import math
 from dataclasses import dataclass
 
-from gfrnn.config import RunConfig
 from gfrnn.errors import UsageError
+from gfrnn.training.config import Config, Limits
+from gfrnn.training.optim import schedule
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Budget:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, run: RunConfig, characters: int, epoch: float) -> "Budget":
+    def of(cls, run: Limits, characters: int, epoch: float) -> "Budget":
         """From the options; `characters` are read per update, `epoch` updates are one pass."""
         if not run.budget:
             raise UsageError("no budget: give --updates, --epochs, --chars or --minutes")
@@ -35,3 +36,36 @@ class Budget:
         """How much of it is used up after `step` updates and `seconds` of wall-clock: 1 or more is the end."""
         used = 0.0 if self.updates is None else step / self.updates
         return max(used, 0.0 if self.seconds is None else seconds / self.seconds)
+
+
+class Stages:
+    """The budgets of a run in turn: those it had before it was extended, each with its end, and the one it has.
+
+    What is said here of an update is a function of the configuration, the update, and (budgets in minutes) the clock.
+    """
+
+    def __init__(self, config: Config, characters: int, epoch: float) -> None:
+        self.optimizer, self.ends = config.optimizer, config.earlier
+        self.budgets = [Budget.of(limits, characters, epoch) for limits in (*config.earlier, config.run)]
+        self.last = len(self.ends)
+
+    def over(self, stage: int, step: int, used: float) -> bool:
+        """Whether a stage ends at update `step`. An earlier one ends where it did, whatever it was that ended it."""
+        return used >= 1 if stage == self.last else step >= self.ends[stage].ended
+
+    def used_at_end(self, stage: int, budget: int) -> float:
+        """How much of a budget was used up when a stage ended."""
+        return self.budgets[budget].fraction(self.ends[stage].ended, self.ends[stage].seconds)
+
+    def factor(self, stage: int, step: int, used: float) -> float:
+        """What the learning rate is multiplied by at update `step`, when `used` of the stage's budget is used up.
+
+        A stage has the schedule of a run that had its budget from the start. From where the stage before ended the rate
+        comes to it in as many updates as the warm-up has.
+        """
+        aim = schedule(self.optimizer, step, used)
+        since = step + 1 - self.ends[stage - 1].ended if stage else step
+        if stage == 0 or since >= self.optimizer.warmup:
+            return aim
+        begin = self.factor(stage - 1, self.ends[stage - 1].ended, self.used_at_end(stage - 1, stage - 1))
+        return begin + since / self.optimizer.warmup * (aim - begin)

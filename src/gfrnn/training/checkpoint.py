@@ -7,9 +7,11 @@ there is whole. On load the manifest decides: a damaged checkpoint is reported a
 """
 
 import fcntl
+import math
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +20,29 @@ from typing import IO, Any
 from torch import Tensor
 
 from gfrnn.errors import DataError, UsageError
-from gfrnn.files import make_folder, rename, replace_file, sync_folder
-from gfrnn.tensorfile import pack_json, pack_tensors, read_folder, unpack_json, unpack_tensors, write_folder
+from gfrnn.progress import LOG
+from gfrnn.storage.files import make_folder, rename, replace_file, sweep_parts, sync_folder
+from gfrnn.storage.run_folder import (
+    BEST,
+    BEST_OLD,
+    BEST_PART,
+    CHECKPOINT_FILES,
+    CHECKPOINTS,
+    CONFIG,
+    ENVIRONMENT,
+    LATEST,
+    LOCK,
+    MODEL,
+    MODEL_CONFIG,
+    MODEL_FILES,
+    TRAINING,
+    TRAINING_STATE,
+)
+from gfrnn.storage.tensorfile import pack_json, pack_tensors, read_folder, unpack_json, unpack_tensors, write_folder
 
-FILES = ("model.safetensors", "config.json", "train.safetensors", "train.json")
-MODEL_FILES = FILES[:2]
 REPLACED = ".replaced.tmp"
+IN_USE = "is in use by another process"
+LOCK_TRIES, LOCK_WAIT = 5, 0.02
 
 
 @dataclass(frozen=True)
@@ -40,8 +59,8 @@ class Snapshot:
 class Checkpoints:
     """The checkpoints of one run folder."""
 
-    def __init__(self, run: Path, keep: int = 2, report: Callable[[str], None] = print) -> None:
-        self.run, self.folder, self.keep, self.report = run, run / "checkpoints", keep, report
+    def __init__(self, run: Path, keep: int = 2, report: Callable[[str], None] = LOG.warning) -> None:
+        self.run, self.folder, self.keep, self.report = run, run / CHECKPOINTS, keep, report
 
     def steps(self) -> list[int]:
         """Committed steps, oldest first (whole or not: that is seen when they are read)."""
@@ -57,10 +76,10 @@ class Checkpoints:
         part = final.with_name(final.name + ".tmp")
         shutil.rmtree(part, ignore_errors=True)
         files = {
-            "model.safetensors": pack_tensors(snapshot.model),
-            "config.json": pack_json(snapshot.config),
-            "train.safetensors": pack_tensors(snapshot.tensors),
-            "train.json": pack_json({"step": snapshot.step, **snapshot.counters}),
+            MODEL: pack_tensors(snapshot.model),
+            MODEL_CONFIG: pack_json(snapshot.config),
+            TRAINING: pack_tensors(snapshot.tensors),
+            TRAINING_STATE: pack_json({"step": snapshot.step, **snapshot.counters}),
         }
         write_folder(part, files)
         sync_folder(part)
@@ -70,7 +89,7 @@ class Checkpoints:
             rename(final, replaced)
         rename(part, final)
         shutil.rmtree(replaced, ignore_errors=True)
-        replace_file(self.run / "LATEST", f"{final.name}\n".encode())
+        replace_file(self.run / LATEST, f"{final.name}\n".encode())
         self.prune(snapshot.step, best_step)
         return final
 
@@ -87,7 +106,9 @@ class Checkpoints:
                 shutil.rmtree(doomed)
 
     def sweep(self) -> None:
-        """Finish what an interrupted save or prune left behind."""
+        """Finish what an interrupted save or prune left behind; whoever calls this has the run folder for itself."""
+        for path in (self.run / name for name in (LATEST, CONFIG, ENVIRONMENT) if self.run.is_dir()):
+            sweep_parts(path, age=-math.inf)
         for replaced in self.folder.glob(f"step-*{REPLACED}"):
             original = replaced.with_name(replaced.name.removesuffix(REPLACED))
             if not original.exists():
@@ -97,15 +118,15 @@ class Checkpoints:
 
     def load(self, step: int) -> Snapshot:
         folder = self.folder / f"step-{step}"
-        files = read_folder(folder, FILES)
-        counters = unpack_json(files["train.json"], folder / "train.json")
+        files = read_folder(folder, CHECKPOINT_FILES)
+        counters = unpack_json(files[TRAINING_STATE], folder / TRAINING_STATE)
         if counters.get("step") != step:
-            raise DataError(f"{folder / 'train.json'} is damaged: it says step {counters.get('step')}")
+            raise DataError(f"{folder / TRAINING_STATE} is damaged: it says step {counters.get('step')}")
         return Snapshot(
             step=step,
-            model=unpack_tensors(files["model.safetensors"], folder / "model.safetensors"),
-            config=unpack_json(files["config.json"], folder / "config.json"),
-            tensors=unpack_tensors(files["train.safetensors"], folder / "train.safetensors"),
+            model=unpack_tensors(files[MODEL], folder / MODEL),
+            config=unpack_json(files[MODEL_CONFIG], folder / MODEL_CONFIG),
+            tensors=unpack_tensors(files[TRAINING], folder / TRAINING),
             counters=counters,
         )
 
@@ -129,7 +150,7 @@ class Checkpoints:
 
     def write_best(self, config: dict[str, Any], model: dict[str, Tensor]) -> None:
         """Make best/ hold this model. A crash in between is seen at the next start (`best_config`), which mends it."""
-        best, part, old = (self.run / name for name in ("best", "best.tmp", "best.old"))
+        best, part, old = (self.run / name for name in (BEST, BEST_PART, BEST_OLD))
         shutil.rmtree(part, ignore_errors=True)
         write_folder(part, dict(zip(MODEL_FILES, (pack_tensors(model), pack_json(config)), strict=True)))
         sync_folder(part)
@@ -142,8 +163,8 @@ class Checkpoints:
     def best_config(self) -> dict[str, Any] | None:
         """The config.json in best/; None when there is no whole best/."""
         try:
-            files = read_folder(self.run / "best", MODEL_FILES)
-            return unpack_json(files["config.json"], self.run / "best" / "config.json")
+            files = read_folder(self.run / BEST, MODEL_FILES)
+            return unpack_json(files[MODEL_CONFIG], self.run / BEST / MODEL_CONFIG)
         except DataError:
             return None
 
@@ -154,15 +175,25 @@ def lock(run: Path) -> IO[bytes]:
     if not there.is_dir():
         raise UsageError(f"--out {run}: {there} is a file, not a folder")
     make_folder(run)
-    file = (run / "lock").open("ab+")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    file = (run / LOCK).open("ab+")
+    if not taken(file):
         file.seek(0)
         owner = file.read(100).decode(errors="replace").strip() or "unknown"
         file.close()
-        raise UsageError(f"{run} is in use by another process (pid {owner})") from None
+        raise UsageError(f"{run} {IN_USE} (pid {owner})")
     file.truncate(0)
     file.write(f"{os.getpid()}\n".encode())
     file.flush()
     return file
+
+
+def taken(file: IO[bytes]) -> bool:
+    """Whether the lock is ours. Who only looks whether it is held (campaign/runs.py) holds it for an instant."""
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOCK_WAIT)
+        else:
+            return True
+    return False

@@ -6,7 +6,8 @@ processes hold the same bits; gradients are summed in a few flat buckets, sent w
 
 An error in one process is an error of all. Whoever meets one writes it down in the store where they met and closes its
 connections; that wakes the others out of whatever they wait for, and they find it there. A process that is gone
-without a word, or silent for longer than the time limit, is `LostContact`.
+without a word, or silent for longer than the time limit, is `LostContact`; who cannot even be told so in time, because
+the way to the store is cut too, is ended by the watchdog.
 """
 
 import contextlib
@@ -26,12 +27,15 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from gfrnn.errors import GfrnnError, LostContact, UsageError, explain, of_exit_code
+from gfrnn.tasks.world import World
 from gfrnn.training import whereabouts
+from gfrnn.training.bucket import Bucket
+from gfrnn.training.watchdog import Watchdog
 from gfrnn.training.whereabouts import Place
-from gfrnn.training.world import World
 
 T = TypeVar("T")
 LINGER = 10.0  # seconds the first process waits for the others to learn of an error
+GRACE = 5.0  # seconds beyond the time limit after which a process that still waits is ended
 MESSAGE = 1 << 28  # bytes per broadcast
 
 
@@ -50,36 +54,21 @@ def gist(error: Exception) -> str:
     return re.sub(r"^\[[^\]]*\]\s*", "", str(error).splitlines()[0]).split(". ")[0].rstrip(".")
 
 
-class Bucket:
-    """The gradients of some parameters in one piece of memory, to be summed in one message."""
-
-    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
-        self.parameters = parameters
-        self.flat = torch.zeros(sum(p.numel() for p in parameters)).to(parameters[0])
-        parts = self.flat.split([p.numel() for p in parameters])
-        self.views = [part.view_as(p) for part, p in zip(parts, parameters, strict=True)]
-        self.reset()
-
-    def reset(self) -> None:
-        self.missing = len(self.parameters)
-        self.work: Any = None
-
-    def take(self, place: int) -> None:
-        """A parameter's gradient has been made: it lives here from now on."""
-        parameter, view = self.parameters[place], self.views[place]
-        if parameter.grad is None:
-            view.zero_()
-        else:
-            view.copy_(parameter.grad)
-        parameter.grad = view
-        self.missing -= 1
-
-
 class Processes(World):
     """Several processes, this one of rank `rank` out of `size`."""
 
     def __init__(self, place: Place) -> None:
         self.rank, self.size, self.buckets = place.rank, place.size, list[Bucket]()
+        self.patience, self.watchdog = place.seconds + GRACE, Watchdog()
+        self.silence = self.lost(f"no answer within {self.patience:g} s")
+        try:
+            with self.watchdog.within(place.seconds + self.patience, self.silence):
+                self.meet(place)
+        except BaseException:
+            self.watchdog.stop()
+            raise
+
+    def meet(self, place: Place) -> None:
         limit = timedelta(seconds=place.seconds)
         cuda = torch.cuda.is_available() and dist.is_nccl_available()
         if cuda:
@@ -104,18 +93,25 @@ class Processes(World):
             ) from error
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None:
-            try:
-                self.most(0.0)  # all have come to the end
-            except GfrnnError as late:
-                self.leave(late)
-                raise
-            dist.destroy_process_group()
-        else:
-            self.leave(error)
+        try:
+            if error is None:
+                try:
+                    self.most(0.0)  # all have come to the end
+                except GfrnnError as late:
+                    self.leave(late)
+                    raise
+                dist.destroy_process_group()
+            else:
+                self.leave(error)
+        finally:
+            self.watchdog.stop()
 
     def leave(self, error: BaseException) -> None:
         """Tell the others, and let one speak for all."""
+        with self.watchdog.within(GRACE if isinstance(error, LostContact) else LINGER + GRACE, error):
+            self.tell(error)
+
+    def tell(self, error: BaseException) -> None:
         # torchrun sends this to whoever is still there when the first process has left; we are on our way.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         lost = isinstance(error, LostContact)
@@ -150,19 +146,23 @@ class Processes(World):
     @contextlib.contextmanager
     def contact(self) -> Iterator[None]:
         """Around everything that needs the others: torch reports all that can go wrong there as a RuntimeError."""
-        try:
-            yield
-        except RuntimeError as error:
-            raise self.reason(error) from error
+        with self.watchdog.within(self.patience, self.silence):
+            try:
+                yield
+            except RuntimeError as error:
+                raise self.reason(error) from error
 
     def reason(self, error: RuntimeError) -> GfrnnError:
         """What another process said before it left, or that it left without a word."""
         with contextlib.suppress(RuntimeError):
             if self.notes.check(["error"]):
                 return self.rebuilt(*json.loads(self.notes.get("error")))
+        return self.lost(gist(error))
+
+    def lost(self, why: str) -> LostContact:
         return LostContact(
             f"process {self.rank} lost contact with another one, which died, hangs or cannot be reached "
-            f"({gist(error)}): the same command continues from the last checkpoint"
+            f"({why}): the same command continues from the last checkpoint"
         )
 
     def rebuilt(self, rank: int, code: int, sentence: str) -> GfrnnError:
@@ -194,8 +194,8 @@ class Processes(World):
 
     def broadcast(self, tensor: Tensor) -> None:
         """Overwrite `tensor` with the first process's."""
-        with self.contact():
-            for part in tensor.view(-1).split(MESSAGE):
+        for part in tensor.view(-1).split(MESSAGE):
+            with self.contact():
                 dist.broadcast(part, src=0)
 
     @torch.no_grad()
@@ -235,10 +235,10 @@ class Processes(World):
                 if parameter.grad is None:
                     bucket.take(place)
         self.send()
-        with self.contact():
-            for bucket in self.buckets:
+        for bucket in self.buckets:
+            with self.contact():
                 bucket.work.wait()
-                bucket.reset()
+            bucket.reset()
 
     def numbers(self, numbers: Sequence[float]) -> list[list[float]]:
         """Everyone's numbers, in the order of the ranks."""

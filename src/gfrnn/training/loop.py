@@ -1,14 +1,18 @@
 """The training loop: one for every task.
 
-A task is a class whose constructor takes a `Config` and which has
+A task is a class whose constructor takes its two groups of options and the seed (one that reads a text also, by
+the name `known`, the symbols of the model that training starts from), and which has
 
     name, metric, higher_is_better   e.g. "hutter", "bpc", False: the validation metric that chooses the best model
     rows                             rows of the global minibatch; each owns its stream of data and its hidden state
     reads                            a few words: what it reads, e.g. "enwik8"
     characters                       symbols read per update, all rows together
     epoch                            updates per pass through the training data (may be a fraction)
-    build_model(seed)                the model, a `models.pretrained.Pretrained`, freshly initialised
-    batch(seed, step, rows)          the data of update `step` for a slice of the rows: a pure function of its arguments
+    model_class                      what build_model makes, a `models.pretrained.Pretrained`
+    build_model(seed)                the model, freshly initialised
+    batch(seed, step, rows)          the data of update `step` for a slice of the rows, with a method `to(device)`: a
+                                     pure function of its arguments
+    initial_state(model)             the zero state of all rows; None if nothing is carried from update to update
     resets(step)                     whether update `step` starts from the zero state (state None)
     loss(model, batch, state)        (sum of nats, symbols counted, state after: None, a tensor (L,B,H), or a pair)
     validate(model, full, tick, world)  {metric: ..., more: ...}, by all processes of the world together, each its
@@ -24,26 +28,27 @@ checkpoint: that is why a resumed run equals an undisturbed one bit for bit. Joi
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
-from gfrnn.config import Config
 from gfrnn.errors import NonFinite
+from gfrnn.models.pretrained import Pretrained
+from gfrnn.progress import Progress
+from gfrnn.tasks.world import World, flatten, unflatten
 from gfrnn.training import optim, persist
-from gfrnn.training.budget import Budget
+from gfrnn.training.budget import Budget, Stages
 from gfrnn.training.checkpoint import Checkpoints
-from gfrnn.training.progress import Progress
+from gfrnn.training.config import Config
+from gfrnn.training.counters import Counters
+from gfrnn.training.init import build
 from gfrnn.training.runlog import RunLog
 from gfrnn.training.signals import MEANING, Signals
-from gfrnn.training.world import World, flatten, unflatten
 
 VALIDATIONS = 20  # in a budget, unless --validate-every says otherwise
 VALIDATION_REST = 9  # in a budget of minutes a validation waits for so many times as long as the last one took
 CHECKPOINT_SECONDS = 300.0  # between checkpoints, unless --checkpoint-every says otherwise
+CPU = torch.device("cpu")
 BAD_UPDATES = 20  # so many in a row without a finite loss and gradient, and training gives up
 
 
@@ -58,14 +63,22 @@ class Trainer:
     validation_took: float
 
     def __init__(
-        self, config: Config, task: Any, checkpoints: Checkpoints, log: RunLog, progress: Progress, world: World
+        self,
+        config: Config,
+        task: Any,
+        checkpoints: Checkpoints,
+        log: RunLog,
+        progress: Progress,
+        world: World,
+        start: Pretrained | None = None,
+        device: torch.device = CPU,
     ) -> None:
-        self.config, self.task, self.checkpoints, self.log = config, task, checkpoints, log
+        self.task, self.checkpoints, self.log = task, checkpoints, log
         self.progress, self.world = progress, world
         self.seed = config.run.seed
-        self.budget = Budget.of(config.run, task.characters, task.epoch)
-        with one_thread():
-            self.model = task.build_model(self.seed)
+        self.configure(config)
+        self.device = device
+        self.model = build(task, self.seed, start, device)
         world.watch(self.model)
         self.names = [name for name, _ in self.model.named_parameters()]
         self.parameters = list(self.model.parameters())
@@ -73,18 +86,29 @@ class Trainer:
         self.averages = optim.Averages(self.model, config.optimizer.ema)
         self.explosions = optim.Explosions(config.optimizer.explode)
         self.signals = Signals()
-        self.counters = persist.Counters(identity=task.identity())
+        self.counters = Counters(identity=task.identity())
         self.step = self.first_step = 0
         self.state: Any = None
         self.start_clock()
 
-    def run(self) -> persist.Counters:
+    def configure(self, config: Config) -> None:
+        self.config, self.stages = config, Stages(config, self.task.characters, self.task.epoch)
+
+    @property
+    def budget(self) -> Budget:
+        return self.stages.budgets[self.counters.stage]
+
+    @property
+    def finished(self) -> bool:
+        return self.counters.done and self.counters.stage == self.stages.last
+
+    def run(self) -> Counters:
         """Train to the end of the budget. A signal saves and raises; the same run goes on from there."""
         self.model.train()
         with self.signals:
             if self.step == 0:
                 self.save()
-            while not self.counters.done:
+            while self.goes_on():
                 self.agree()
                 if self.validation_due():
                     self.validate()
@@ -93,13 +117,26 @@ class Trainer:
                     self.save()
                     raise MEANING[self.stop_signal](f"saved at update {self.step}; the same command continues")
                 if self.counters.done:
-                    break
+                    continue
                 self.update()
                 if self.step % self.config.run.log_every == 0:
                     self.record()
                 if self.checkpoint_due():
                     self.save()
+        self.show()
         return self.counters
+
+    def goes_on(self) -> bool:
+        """Whether there is more to do. Where a budget ended that was made larger since, the larger one begins."""
+        counters, stages = self.counters, self.stages
+        if counters.done and not self.finished:
+            counters.stage += 1
+            counters.done, counters.stale = False, 0
+            counters.validations = int(stages.used_at_end(counters.stage - 1, counters.stage) * VALIDATIONS)
+            budgets = [limits.budget for limits in (*self.config.earlier, self.config.run)]
+            before, after = budgets[counters.stage - 1 : counters.stage + 1]
+            self.log.write("extend", self.step, before=before, after=after)
+        return not counters.done
 
     def agree(self) -> None:
         """The only place where clocks and signals, which differ between processes, enter decisions."""
@@ -114,8 +151,8 @@ class Trainer:
         """One minibatch: forward, backward, and, if all is well, one step of the optimizer."""
         if self.task.resets(self.step):
             self.state = None
-        batch = self.task.batch(self.seed, self.step, self.world.rows(self.task.rows))
-        torch.default_generator.manual_seed(self.world.seed(self.seed, self.step))  # dropout
+        batch = self.task.batch(self.seed, self.step, self.world.rows(self.task.rows)).to(self.device)
+        optim.seed(self.world.seed(self.seed, self.step), self.device)  # dropout
         nats, count, state = self.task.loss(self.model, batch, self.state)
         symbols, total = self.world.total(count, float(nats.detach()))
         (nats / symbols).backward()
@@ -161,7 +198,7 @@ class Trainer:
             )
 
     def learning_rate(self) -> float:
-        factor = optim.schedule(self.config.optimizer, self.step, self.used)
+        factor = self.stages.factor(self.counters.stage, self.step, self.used)
         return self.config.optimizer.learning_rate * factor * 0.5**self.counters.halvings
 
     def start_clock(self) -> None:
@@ -174,10 +211,13 @@ class Trainer:
         """Wall-clock spent on this run; of earlier processes, what led to the checkpoint."""
         return self.seconds_before + time.monotonic() - self.started_at
 
+    def over(self) -> bool:
+        return self.stages.over(self.counters.stage, self.step, self.used)
+
     def validation_due(self) -> bool:
         if self.counters.validated_step == self.step:
             return False
-        if self.used >= 1:
+        if self.over():
             return True
         if self.config.run.validate_every:
             return self.step > 0 and self.step % self.config.run.validate_every == 0
@@ -188,7 +228,7 @@ class Trainer:
         counters, task = self.counters, self.task
         began = time.monotonic()
         try:
-            with self.averaged():
+            with self.averages.inside(self.model):
                 metrics = task.validate(self.model, False, self.tick, self.world)
         except Stop:
             return
@@ -203,7 +243,8 @@ class Trainer:
         counters.stale = 0 if better else counters.stale + 1
         counters.validations = max(counters.validations + 1, int(self.used * VALIDATIONS))
         counters.validated_step = self.step
-        counters.done = self.used >= 1 or 0 < self.config.run.patience <= counters.stale
+        patience = self.config.run.patience if counters.stage == self.stages.last else 0
+        counters.done = self.over() or 0 < patience <= counters.stale
         self.record()
         where = {"characters": counters.characters, "seconds": round(self.seconds(), 3)}
         self.log.write("valid", self.step, **metrics, **where, best=better)
@@ -216,16 +257,6 @@ class Trainer:
         """Leave a validation when a signal has come, to any process: all leave it here."""
         if any(self.world.most(self.signals.number)):
             raise Stop
-
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """With the averaged weights in the model, where there are any."""
-        own = {name: p.detach().clone() for name, p in self.model.named_parameters()} if self.averages.tensors else {}
-        put_weights(self.model, self.averages.tensors)
-        try:
-            yield
-        finally:
-            put_weights(self.model, own)
 
     def record(self) -> None:
         """A training record of the updates since the last one."""
@@ -245,9 +276,10 @@ class Trainer:
     def show(self) -> None:
         counters = self.counters
         rate = (self.step - self.first_step) * self.task.characters / max(time.monotonic() - self.started_at, 1e-9)
-        loss = self.task.show(counters.nats / counters.symbols) if counters.symbols else ""
+        loss = f"  {self.task.show(counters.nats / counters.symbols)}" if counters.symbols else ""
         best = f"  best {counters.best:.4f}" if counters.best is not None else ""
-        self.progress.show(self.used, f"update {self.step}  {loss}{best}  {rate:,.0f} chars/s")
+        pace = f"  {rate:,.0f} chars/s" if self.step > self.first_step else ""
+        self.progress.show(1.0 if counters.done else self.used, f"update {self.step}{loss}{best}{pace}")
 
     def checkpoint_due(self) -> bool:
         every = self.config.run.checkpoint_every
@@ -260,21 +292,3 @@ class Trainer:
             self.log.sync()
             self.checkpoints.save(snapshot, self.counters.best_step)
         self.saved_at, self.waited = time.monotonic(), 0.0
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """With one thread. Orthogonal matrices come from LAPACK, whose last bits depend on the number of threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-@torch.no_grad()
-def put_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    for name, p in model.named_parameters():
-        if name in tensors:
-            p.copy_(tensors[name])

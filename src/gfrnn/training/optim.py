@@ -3,13 +3,14 @@
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gfrnn.config import OptimizerConfig
+from gfrnn.training.config import OptimizerConfig
 
 
 class GravesRMSProp(torch.optim.Optimizer):
@@ -72,12 +73,30 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dic
     }
 
 
+def expected_state(config: OptimizerConfig, parameters: dict[str, nn.Parameter]) -> dict[str, dict[str, Tensor]]:
+    """Of each parameter, by its name: tensors like those the optimizer keeps for it after an update.
+
+    A trial update of a parameter that no other is like tells which of them are as large as the parameter.
+    """
+    expected = {}
+    for name, parameter in parameters.items():
+        trial = nn.Parameter(torch.zeros(7, dtype=parameter.dtype, device=parameter.device))
+        trial.grad = torch.zeros_like(trial)
+        optimizer = build(config, [trial])
+        optimizer.step()
+        kept = optimizer.state[trial].items()
+        expected[name] = {key: parameter if value.shape == trial.shape else value for key, value in kept}
+    return expected
+
+
 def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensors: dict[str, Tensor]) -> None:
     """Take back what `optimizer_tensors` gave."""
     params = [p for group in optimizer.param_groups for p in group["params"]]
     for name, p in zip(names, params, strict=True):
         own = {key[len(name) + 1 :]: value for key, value in tensors.items() if key.rpartition(".")[0] == name}
-        optimizer.state[p] = own
+        # Adam counts its steps on the CPU, except where it is fused.
+        moved = {key for key in own if key != "step" or optimizer.defaults.get("fused")}
+        optimizer.state[p] = {key: value.to(p.device) if key in moved else value for key, value in own.items()}
 
 
 def schedule(config: OptimizerConfig, step: int, fraction: float) -> float:
@@ -93,6 +112,14 @@ def schedule(config: OptimizerConfig, step: int, fraction: float) -> float:
     if config.schedule == "cosine":
         return warm * 0.5 * (1 + math.cos(math.pi * fraction))
     return warm
+
+
+def seed(number: int, device: torch.device) -> None:
+    """Of what is random on this device, and on the CPU."""
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(number)  # torch.manual_seed also queues it for devices that nobody uses
+    else:
+        torch.manual_seed(number)
 
 
 class Explosions:
@@ -156,13 +183,31 @@ class Averages:
         """The weights to validate and keep: the averages, or the model's own."""
         return {**model.state_dict(), **self.tensors}
 
+    @contextmanager
+    def inside(self, model: nn.Module) -> Iterator[None]:
+        """With the averaged weights in the model, where there are any."""
+        own = {name: p.detach().clone() for name, p in model.named_parameters()} if self.tensors else {}
+        put_weights(model, self.tensors)
+        try:
+            yield
+        finally:
+            put_weights(model, own)
+
+
+@torch.no_grad()
+def put_weights(model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    for name, p in model.named_parameters():
+        if name in tensors:
+            p.copy_(tensors[name])
+
 
 def clip_and_step(optimizer: torch.optim.Optimizer, norm: float, clip: float | None) -> None:
     """One update with the gradient, whose norm is `norm`, scaled down to the norm `clip` if it is longer."""
     scale = norm / clip if clip is not None and norm > clip else None
     if isinstance(optimizer, torch.optim.Adam) and optimizer.defaults["fused"]:
         # The fused kernel divides by this on its way: no pass of its own over the gradients.
-        optimizer.grad_scale = None if scale is None else torch.tensor(scale)  # type: ignore[attr-defined]
+        place = optimizer.param_groups[0]["params"][0].device
+        optimizer.grad_scale = None if scale is None else torch.tensor(scale, device=place)  # type: ignore[attr-defined]
     elif scale is not None:
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         torch._foreach_mul_(grads, 1 / scale)

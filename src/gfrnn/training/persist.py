@@ -1,43 +1,21 @@
 """What a trainer carries from update to update, as a checkpoint and back."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from gfrnn.errors import DataError, GfrnnError, NonFinite
-from gfrnn.tensorfile import pack_json, pack_tensors, unpack_json, unpack_tensors
-from gfrnn.training import optim
+from gfrnn.storage.tensorfile import pack_json, pack_tensors, unpack_json, unpack_tensors
+from gfrnn.tasks.world import flatten, unflatten
+from gfrnn.training import contents, optim
 from gfrnn.training.checkpoint import Snapshot
+from gfrnn.training.counters import Counters
 from gfrnn.training.runlog import read_metrics
-from gfrnn.training.world import flatten, unflatten
 
 if TYPE_CHECKING:
     from gfrnn.training.loop import Trainer
-
-
-@dataclass
-class Counters:
-    """What train.json holds besides the step."""
-
-    characters: int = 0
-    seconds: float = 0.0
-    halvings: int = 0  # of the learning rate
-    skipped: int = 0  # updates not made, because the gradient exploded or was not finite
-    bad_in_a_row: int = 0  # not finite
-    validations: int = 0
-    validated_step: int = -1
-    best_step: int | None = None
-    best: float | None = None
-    stale: int = 0  # validations since the best
-    done: bool = False
-    # of the updates since the last training record in metrics.jsonl
-    nats: float = 0.0
-    symbols: float = 0.0
-    norm: float = 0.0
-    identity: dict[str, Any] = field(default_factory=dict)
-    explosions: dict[str, Any] = field(default_factory=dict)
 
 
 def take(trainer: "Trainer") -> Snapshot:
@@ -95,9 +73,12 @@ def put_back(trainer: "Trainer", snapshot: Snapshot) -> None:
     if changed:
         said = "; ".join(f"{key} was {snapshot.config.get(key)}, is {config[key]}" for key in changed)
         raise DataError(f"{run} holds a model of another architecture: {said}")
+    contents.check(trainer, snapshot)
     saved = dict(snapshot.counters)
     trainer.step = trainer.first_step = saved.pop("step")
     trainer.counters = Counters(**saved)
+    if not 0 <= trainer.counters.stage <= trainer.stages.last:
+        raise DataError(f"{run}: its checkpoint is of extension {trainer.counters.stage}, which config.yaml lacks")
     now = trainer.task.identity()
     if trainer.counters.identity != now:
         raise DataError(f"the data changed since {run} was started: it was {trainer.counters.identity}, is {now}")
@@ -108,9 +89,10 @@ def put_back(trainer: "Trainer", snapshot: Snapshot) -> None:
 
     optim.restore_optimizer(trainer.optimizer, trainer.names, section("optimizer."))
     averages = section("average.")
-    trainer.averages.tensors = {name: averages[name] for name in trainer.names if name in averages}
+    device = trainer.device
+    trainer.averages.tensors = {name: averages[name].to(device) for name in trainer.names if name in averages}
     parts = section("state.")
-    trainer.state = unflatten(trainer.world.own(tuple(parts[key] for key in sorted(parts))))
+    trainer.state = unflatten(trainer.world.own(tuple(parts[key].to(device) for key in sorted(parts))))
     trainer.explosions.restore(trainer.counters.explosions)
     torch.set_rng_state(snapshot.tensors["rng"])
     trainer.start_clock()
@@ -119,9 +101,16 @@ def put_back(trainer: "Trainer", snapshot: Snapshot) -> None:
 def write_best(trainer: "Trainer", metrics: dict[str, Any]) -> None:
     """The weights that were just validated, as a model folder."""
     counters = trainer.counters
-    training = {"recipe": trainer.config.recipe, "step": trainer.step, "characters": counters.characters, **metrics}
+    training = {**origin(trainer), "step": trainer.step, "characters": counters.characters, **metrics}
     config = {**trainer.model.full_config(), "training": {**training, "data": counters.identity}}
     trainer.checkpoints.write_best(config, trainer.averages.of(trainer.model))
+
+
+def origin(trainer: "Trainer") -> dict[str, Any]:
+    """By which recipe, and from which saved model if from one."""
+    init = trainer.config.init
+    started = {} if init is None else {"init": {"model": init.model, "sha256": init.sha256}}
+    return {"recipe": trainer.config.recipe, **started}
 
 
 def mend_best(trainer: "Trainer") -> None:
@@ -132,11 +121,12 @@ def mend_best(trainer: "Trainer") -> None:
         return
     try:
         snapshot = checkpoints.load(best_step)
+        contents.check(trainer, snapshot)
     except DataError as error:
         trainer.progress.warn(f"best/ cannot be mended, it will be at the next improvement: {error}")
         return
     averages = {k.removeprefix("average."): v for k, v in snapshot.tensors.items() if k.startswith("average.")}
-    training = {"recipe": trainer.config.recipe, "step": best_step, "characters": snapshot.counters["characters"]}
+    training = {**origin(trainer), "step": best_step, "characters": snapshot.counters["characters"]}
     training |= {trainer.task.metric: snapshot.counters["best"], **measured(checkpoints.run, best_step)}
     training["data"] = snapshot.counters["identity"]
     checkpoints.write_best({**snapshot.config, "training": training}, {**snapshot.model, **averages})

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import fields
 from pathlib import Path
@@ -11,16 +11,22 @@ from typing import Any
 import torch
 
 import gfrnn
-from gfrnn.config import BUDGET, TASKS, Config, RunConfig, load_class
 from gfrnn.errors import DataError, UsageError
+from gfrnn.models.device import find_device
+from gfrnn.progress import Progress
+from gfrnn.storage.run_folder import BEST, CONFIG, METRICS, MODEL, file_in
+from gfrnn.tasks.world import World
+from gfrnn.training import init as starts
 from gfrnn.training import persist
+from gfrnn.training.budget import Budget
 from gfrnn.training.checkpoint import Checkpoints, lock
+from gfrnn.training.config import BUDGET, Config, Limits, RunConfig
 from gfrnn.training.distributed import join
 from gfrnn.training.loop import Trainer
-from gfrnn.training.progress import Progress
-from gfrnn.training.runlog import CONFIG, METRICS, RunLog, environment, read_metrics, write_environment
+from gfrnn.training.plan import plan
+from gfrnn.training.runlog import RunLog, environment, read_metrics, write_environment
 from gfrnn.training.signals import leaving_at_once
-from gfrnn.training.world import World
+from gfrnn.training.trackers import Trackers
 
 # May differ when a run is continued: they change what is written, or where the (same, it is checked) text is found.
 FREE = {"data", *(field.name for field in fields(RunConfig))} - {"seed", *BUDGET}
@@ -32,12 +38,21 @@ def train(
     *,
     given: Iterable[str] = (),
     resume: str = "auto",
-    quiet: bool = False,
+    extend: bool = False,
+    init: str | None = None,
+    device: str = "cpu",
+    shorter: str = "",
+    trackers: Sequence[str] = (),
+    progress: Callable[[str], Progress] = Progress,
 ) -> dict[str, Any]:
     """Train `config` in the folder `out`, or go on with what is there; returns what was reached.
 
-    `given` names the options the user typed: they must agree with those the folder was started with. Where several
-    processes train together only the first looks at the folder, and only it returns anything.
+    `given` names the options the user typed: they must agree with those the folder was started with. With `extend`
+    a finished run gets the budget of `config`, which is larger than its own, and goes on. `init` names a saved model
+    that a new run starts from. `device` is where this process trains; it may be another when a run is continued.
+    Where several processes train together only the first looks at the folder, and only it returns anything. `shorter`
+    is what a user could ask for instead of a run that takes long; `trackers` names those that are told what the log is
+    told; `progress` makes what shows how far it is.
     """
     with join() as world:
         if world.size > 1:
@@ -45,25 +60,45 @@ def train(
         with (
             leaving_at_once(),
             lock(out) if world.first else nullcontext(),
-            Progress(config.recipe, quiet, silent=not world.first) as progress,
+            progress(config.recipe) as shown,
         ):
-            result = train_together(config, out, set(given), resume, progress, world)
+            if not world.first:
+                shown.hush()
+            place = find_device(device)
+            if world.size > 1 and place.type != "cpu" and place.index is not None:
+                raise UsageError(f"--device {device}: {world.size} processes each take their own, say {place.type}")
+            result = train_together(
+                config, out, set(given), resume, extend, init, place, shorter, trackers, shown, world
+            )
         return result if world.first else {}
 
 
 def train_together(
-    config: Config, out: Path, given: set[str], resume: str, progress: Progress, world: World
+    asked: Config,
+    out: Path,
+    given: set[str],
+    resume: str,
+    extend: bool,
+    init: str | None,
+    device: torch.device,
+    shorter: str,
+    trackers: Sequence[str],
+    progress: Progress,
+    world: World,
 ) -> dict[str, Any]:
-    checkpoints = Checkpoints(out, config.run.keep, progress.warn)
+    checkpoints = Checkpoints(out, asked.run.keep, progress.warn)
 
-    def settled() -> dict[str, Any]:
-        return settle(config, out, given, resume, checkpoints, progress).options
+    def settled() -> Config:
+        return settle(asked, out, given, resume, extend, init, checkpoints, progress)
 
-    options = world.from_first(settled, lambda options: json.dumps(options).encode(), json.loads)
+    config = world.from_first(
+        settled,
+        lambda config: json.dumps(config.to_mapping()).encode(),
+        lambda content: Config.from_mapping(json.loads(content), "the first process's configuration"),
+    )
     if "data" in given:  # every process's own way to it
-        options["data"] = config.options["data"]
-    config = config.replace(**options)
-    task = load_class(TASKS[config.task])(config)
+        config = config.replace(data=asked.options["data"])
+    task = config.build_task()
     if task.rows < world.size:
         raise UsageError(f"{task.rows} rows are too few for {world.size} processes: each needs a row of the minibatch")
     world.alike(task.identity(), "data")
@@ -72,15 +107,19 @@ def train_together(
     checkpoints.keep = config.run.keep
     if world.first:
         checkpoints.sweep()
-    with closing(RunLog(out) if world.first else NoLog()) as log:
-        trainer = Trainer(config, task, checkpoints, log, progress, world)
+    told = Trackers(trackers, out, config.options, progress.warn)
+    with closing(RunLog(out, told) if world.first else NoLog()) as log:
         snapshot = world.from_first(checkpoints.latest, persist.pack, persist.unpack)
+        start = starts.load(config) if snapshot is None and world.first else None  # the others get its weights
+        trainer = Trainer(config, task, checkpoints, log, progress, world, start, device)
         if snapshot is not None:
             persist.restore(trainer, snapshot)
-        already_done = trainer.counters.done
+        if extend:
+            lengthen(trainer, asked.run)
+        already_done = trainer.finished
         if world.first:
-            config.save(out / CONFIG)
-            announce(trainer, snapshot is None)
+            trainer.config.save(out / CONFIG)
+            announce(trainer, snapshot is None, shorter)
         trainer.run()
         return summary(trainer, already_done)
 
@@ -109,42 +148,78 @@ def origin(config: Config) -> dict[str, Any]:
     return {"recipe": config.recipe, **options, **versions}
 
 
-def announce(trainer: Trainer, fresh: bool) -> None:
+def announce(trainer: Trainer, fresh: bool, shorter: str = "") -> None:
     """Write down where the run begins, or goes on."""
     run, log = trainer.checkpoints.run, trainer.log
     together = {"processes": trainer.world.size} if trainer.world.size > 1 else {}
     if fresh:
-        write_environment(run)
+        write_environment(run, trainer.device)
         parameters = sum(p.numel() for p in trainer.parameters)
-        log.write("start", 0, recipe=trainer.config.recipe, parameters=parameters, **together)
+        log.write("start", 0, **persist.origin(trainer), parameters=parameters, **together)
+        trainer.progress.say(plan(trainer, shorter))
         return
-    if not trainer.counters.done:
-        log.write("resume", trainer.step, environment=environment(), **together)
+    if not trainer.finished:
+        log.write("resume", trainer.step, environment=environment(trainer.device), **together)
         trainer.progress.say(f"{run}: continuing at update {trainer.step}")
     else:  # a crash may have come between the last checkpoint and the removal of old ones
         trainer.checkpoints.prune(trainer.step, trainer.counters.best_step)
     persist.mend_best(trainer)
 
 
+def lengthen(trainer: Trainer, asked: Limits) -> None:
+    """Give a finished run a larger budget: one of which less is used up."""
+    config, run, used = trainer.config, trainer.checkpoints.run, (trainer.step, trainer.counters.seconds)
+    if config.earlier and asked.budget == config.run.budget:
+        return  # the same command again
+    if not trainer.finished:
+        where = f"it is at update {trainer.step:,}, its budget is {config.run.words}"
+        raise UsageError(f"{run} is not finished ({where}): without --extend the same command continues it")
+    larger = Budget.of(asked, trainer.task.characters, trainer.task.epoch)
+    if larger.fraction(*used) >= min(1.0, trainer.budget.fraction(*used)):
+        budgets = f"{asked.words} is not more than the {config.run.words} it had"
+        raise UsageError(f"--extend: {run} is finished, and {budgets}: a larger budget makes it go on")
+    trainer.configure(config.extended(asked, *used))
+    trainer.progress.say(f"{run}: extended from {config.run.words} to {asked.words}")
+
+
 def settle(
-    config: Config, out: Path, given: set[str], resume: str, checkpoints: Checkpoints, progress: Progress
+    config: Config,
+    out: Path,
+    given: set[str],
+    resume: str,
+    extend: bool,
+    init: str | None,
+    checkpoints: Checkpoints,
+    progress: Progress,
 ) -> Config:
     """The configuration that will run: the folder's own where there is one, else `config`."""
     if resume not in ("auto", "never"):
         raise UsageError(f"resume is 'auto' or 'never', not {resume!r}")
-    if (out / "model.safetensors").exists():
+    if file_in(out, MODEL).exists():
         raise UsageError(f"{out} holds a saved model, which would be taken for the run's own: choose another --out")
+    if extend and not given & set(BUDGET):
+        raise UsageError("--extend needs the larger budget: give --updates, --epochs, --chars or --minutes")
     stored = Config.load(out / CONFIG) if (out / CONFIG).exists() else None
     if not checkpoints.steps():
-        if (out / "best").exists() or ((out / METRICS).exists() and any(r["step"] > 0 for r in read_metrics(out))):
+        if (out / BEST).exists() or ((out / METRICS).exists() and any(r["step"] > 0 for r in read_metrics(out))):
             raise DataError(f"{out} holds a trained model or its records, but no checkpoint: choose another --out")
-        return config  # nothing there, or stopped before anything was learnt
+        if extend:
+            raise UsageError(f"--extend: {out} holds no run that could go on")
+        # Nothing there, or stopped before anything was learnt.
+        if init is None:
+            return config
+        config, changes = starts.adopt(config, init, given)
+        if changes:
+            progress.warn(f"{config.recipe} with the architecture of {init}: {changes}")
+        return config
     if stored is None:
         raise DataError(f"{out} has checkpoints but no {CONFIG}: it is no whole run folder")
     if resume == "never":
         raise UsageError(f"{out} already holds a run: choose another --out, or continue it with --resume auto")
     if stored.task != config.task:
         raise UsageError(f"{out} was started as {stored.recipe}, not {config.recipe}: choose another --out")
+    if init is not None:
+        starts.check_same(stored.init, init, out)
     old, new = stored.options, config.options
     compared = set(new) if stored.recipe != config.recipe else given
     changed = {key for key in compared & set(new) if old[key] != new[key]}
@@ -152,9 +227,9 @@ def settle(
     if fixed or stored.recipe != config.recipe:
         said = "; ".join(f"{key} was {old[key]}, is {new[key]}" for key in fixed) or "only the name differs"
         raise UsageError(f"{out} was started as {stored.recipe} with other options ({said}): choose another --out")
-    if changed & set(BUDGET):
-        kept = ", ".join(f"{unit} {limit:g}" for unit, limit in stored.run.budget.items())
-        progress.warn(f"{out}: keeping the budget this run was started with ({kept})")
+    if changed & set(BUDGET) and not extend:
+        how = "--extend gives it a larger one when it is finished"
+        progress.warn(f"{out}: keeping the budget this run has ({stored.run.words}); {how}")
     return stored.replace(**{key: new[key] for key in changed & FREE & given})
 
 
@@ -179,9 +254,10 @@ def summary(trainer: Trainer, already_done: bool) -> dict[str, Any]:
     if not task.validates_all():
         trainer.progress.say("validating the best model on the whole split")
         best = type(trainer.model).from_pretrained(out) if world.first else task.build_model(trainer.seed)
+        best.to(trainer.device)
         world.spread(best)
         metrics = task.validate(best, True, lambda: None, world)
         result |= {task.metric: metrics[task.metric], "validated_all": True}
-        if world.first and all(record["kind"] != "final" for record in read_metrics(out)):
+        if world.first and all((r["kind"], r["step"]) != ("final", trainer.step) for r in read_metrics(out)):
             trainer.log.write("final", trainer.step, **metrics)
     return result

@@ -6,20 +6,25 @@ import platform
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gfrnn.errors import DataError
-from gfrnn.files import replace_file
+from gfrnn.ops.doctor import cpu_name
+from gfrnn.storage.files import replace_file
+from gfrnn.storage.run_folder import ENVIRONMENT, METRICS
+from gfrnn.training.trackers import Trackers
+
+if TYPE_CHECKING:
+    import torch
 
 LINE_LIMIT = 1 << 20
-METRICS, ENVIRONMENT, CONFIG = "metrics.jsonl", "env.json", "config.yaml"
 
 
 class RunLog:
     """Appends one JSON object a line. A line torn by a crash is cut off when the file is opened again."""
 
-    def __init__(self, run: Path) -> None:
-        self.path = run / METRICS
+    def __init__(self, run: Path, trackers: Trackers | None = None) -> None:
+        self.path, self.trackers = run / METRICS, trackers or Trackers()
         cut_torn_line(self.path)
         self.file = self.path.open("ab", buffering=0)
 
@@ -27,12 +32,14 @@ class RunLog:
         line = (json.dumps({"kind": kind, "step": step, **values}) + "\n").encode()
         while line:  # on a disk that is nearly full a part may be written, and only the rest is refused
             line = line[self.file.write(line) :]
+        self.trackers.write(kind, step, values)
 
     def sync(self) -> None:
         os.fsync(self.file.fileno())
 
     def close(self) -> None:
         self.file.close()
+        self.trackers.close()
 
 
 def cut_torn_line(path: Path) -> None:
@@ -88,8 +95,8 @@ def lines_of(path: Path) -> Iterator[bytes]:
             yield line
 
 
-def environment() -> dict[str, Any]:
-    """Versions, CPU, threads and the commit of the code."""
+def environment(device: "torch.device | None" = None) -> dict[str, Any]:
+    """Versions, CPU, threads, the device trained on, and the commit of the code."""
     import numpy
     import torch
 
@@ -106,19 +113,19 @@ def environment() -> dict[str, Any]:
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "device": "cpu" if device is None else device_name(device),
     }
 
 
-def write_environment(run: Path) -> None:
-    replace_file(run / ENVIRONMENT, (json.dumps(environment(), indent=1) + "\n").encode())
+def device_name(device: "torch.device") -> str:
+    import torch
+
+    name = getattr(torch.get_device_module(device), "get_device_name", None)
+    return str(device) if name is None else f"{device} ({name(device)})"
 
 
-def cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+def write_environment(run: Path, device: "torch.device | None" = None) -> None:
+    replace_file(run / ENVIRONMENT, (json.dumps(environment(device), indent=1) + "\n").encode())
 
 
 def commit() -> str | None:

@@ -6,35 +6,86 @@ Importing never compiles: the shared library is built with the package (setup.py
 
 import os
 import pathlib
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gfrnn.equations import State
+from gfrnn import equations
+from gfrnn.equations import Spec, State, Weights
+from gfrnn.ops.again import gradients_again, is_asked_for_more
 from gfrnn.ops.call import Call, Scanned, constant_gates
+from gfrnn.ops.declared import Implements, Transform
+from gfrnn.ops.matrices import has_gates, unflatten_weights
 
 LIBRARY = pathlib.Path(os.environ.get("GFRNN_OP") or pathlib.Path(__file__).with_name("_op.so"))
-UNITS = ("tanh", "gru", "lstm")  # in the order of kernels.h
-WIRINGS = ("stacked", "feedback", "gated")
+
+
+class Known(NamedTuple):
+    """A unit as kernels.h has it. Its number is its place among them."""
+
+    name: str
+    gates: int
+    candidate: int  # which of them
+    has_cell: bool
+    keeps_q: bool  # the gated sum is kept for the backward
+
+    @classmethod
+    def read(cls, line: str) -> "Known":
+        name, gates, candidate, has_cell, keeps_q = line.split()
+        return cls(name, int(gates), int(candidate), has_cell == "1", keeps_q == "1")
+
+    def is_ours(self) -> bool:
+        """Whether the record of this name says the same."""
+        unit = equations.UNITS.get(self.name)
+        return unit is not None and (self.gates, self.candidate, self.has_cell) == (
+            len(unit.gates),
+            unit.place(unit.candidate),
+            unit.has_cell,
+        )
 
 
 def _load() -> list[str]:
     if os.environ.get("GFRNN_NO_OP"):
         return ["the C++ op is switched off by the environment variable GFRNN_NO_OP"]
     if not LIBRARY.exists():
-        return [
-            "the C++ op was not built with the package (no compiler, or no torch in the build environment; "
-            "reinstall with `pip install --no-build-isolation`)"
-        ]
+        return [_why_not_built()]
     try:
         torch.ops.load_library(str(LIBRARY))
     except OSError as error:
         return [f"the C++ op at {LIBRARY} cannot be loaded: {error}"]
+    if not hasattr(torch.ops.gfrnn, "units") or not all(unit.is_ours() for unit in _units()):
+        return [f"the C++ op at {LIBRARY} was built for other units than this package has: build it again"]
     return []
 
 
+def _why_not_built() -> str:
+    """What setup.py noted when it tried."""
+    if os.environ.get("GFRNN_OP"):
+        return f"there is no C++ op at {LIBRARY}, which the environment variable GFRNN_OP names"
+    note = LIBRARY.with_name("_op_build.txt")
+    why = (
+        note.read_text(encoding="utf-8").strip() if note.exists() else "nothing tried to, or GFRNN_BUILD=never was set"
+    )
+    return f"the C++ op was not built with the package: {why}"
+
+
+def _units() -> list[Known]:
+    return [Known.read(line) for line in torch.ops.gfrnn.units().splitlines()]
+
+
 _MISSING = _load()
+_KNOWN = [] if _MISSING else _units()
+UNITS = tuple(unit.name for unit in _KNOWN)  # a unit's or wiring's place is its number in kernels.h
+WIRINGS = tuple([] if _MISSING else torch.ops.gfrnn.wirings().splitlines())
+IMPLEMENTS = Implements(
+    units=UNITS,
+    wirings=WIRINGS,
+    dtypes=[torch.float32, torch.float64],
+    devices=["cpu"],
+    transforms=[Transform.SECOND_DERIVATIVES, Transform.COMPILE],
+)
 
 
 def why_unavailable() -> list[str]:
@@ -45,21 +96,6 @@ def isa() -> str:
     """The instruction set the op chose for this CPU."""
     name: str = torch.ops.gfrnn.isa()
     return name
-
-
-def why_not(call: Call) -> list[str]:
-    reasons = list(_MISSING)
-    tensors = call.tensors()
-    devices = {t.device.type for t in tensors} | {call.x.device.type}
-    if devices != {"cpu"}:
-        reasons.append(f"the tensors are on {', '.join(sorted(devices))}, the op is for the CPU")
-    dtypes = {t.dtype for t in tensors}
-    if not (len(dtypes) == 1 and dtypes <= {torch.float32, torch.float64}):
-        reasons.append(f"the op computes in float32 or float64, got {', '.join(sorted(map(str, dtypes)))}")
-    # torch.compile cannot trace the question, and traces through the transforms themselves.
-    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
-        reasons.append("a torch.func transform is active, and the op is not transformable")
-    return reasons
 
 
 def scan(call: Call) -> Scanned:
@@ -88,7 +124,7 @@ def scan(call: Call) -> Scanned:
         torch.is_grad_enabled() and any(t.requires_grad for t in [x, *state, *weights] if t is not None),
         call.return_gates,
     )
-    last = State(h_n, c_n if spec.unit == "lstm" else None)
+    last = State(h_n, None if state.c is None else c_n)
     if order is not None:
         back = torch.argsort(order)
         h = h.index_select(1, back)
@@ -96,12 +132,17 @@ def scan(call: Call) -> Scanned:
         gates = gates.index_select(1, back) if gates.dim() == 4 else gates
     if not call.return_gates:
         return Scanned(h, last, None)
-    return Scanned(h, last, gates if spec.wiring == "gated" else constant_gates(call))
+    return Scanned(h, last, gates if has_gates(spec) else constant_gates(call))
 
 
-def _row_width(unit: int, wiring: int, L: int, H: int) -> int:
-    gates, q = (1, 3, 4)[unit], unit == 1
-    return L * (gates * H + (L if wiring == 2 else 0) + (H if q else 0))
+def _spec(h0: Tensor, unit: int, wiring: int, input_size: int, own: bool, input_skip: bool) -> Spec:
+    """The network that the op's arguments describe."""
+    L, _, H = h0.shape
+    return Spec(UNITS[unit], WIRINGS[wiring], input_size, H, L, "own" if own else "all", input_skip)
+
+
+def _row_width(unit: Known, gated: bool, L: int, H: int) -> int:
+    return L * (unit.gates * H + (L if gated else 0) + (H if unit.keeps_q else 0))
 
 
 def _expect_one_device(*tensors: Tensor | None) -> None:
@@ -127,16 +168,18 @@ def _fake_forward(
     return_gates: bool,
 ) -> tuple[Tensor, ...]:
     _expect_one_device(x, h0, c0, lengths, masks, *weights)
+    if torch.onnx.is_in_onnx_export():  # asked again here: the exporter's second try hides the answer from `why_not`
+        raise RuntimeError('gfrnn: backend "cpu" has no form in ONNX: export with backend="reference", or "auto"')
     T, B = x.shape[:2]
     L, _, H = h0.shape
-    none = h0.new_empty(0)
+    none, gated = h0.new_empty(0), has_gates(_spec(h0, unit, wiring, input_size, own, input_skip))
     return (
         h0.new_empty(T, B, L * H),
         h0.new_empty(L, B, H),
         none if c0 is None else h0.new_empty(L, B, H),
-        h0.new_empty(T, B, L, L) if return_gates and wiring == 2 else h0.new_empty(0),
+        h0.new_empty(T, B, L, L) if return_gates and gated else h0.new_empty(0),
         h0.new_empty(0) if c0 is None else h0.new_empty(T, B, L * H),
-        h0.new_empty(T, B, _row_width(unit, wiring, L, H)) if keep else h0.new_empty(0),
+        h0.new_empty(T, B, _row_width(_KNOWN[unit], gated, L, H)) if keep else h0.new_empty(0),
     )
 
 
@@ -167,6 +210,15 @@ def _fake_backward(
     return [dx, h0.new_empty(h0.shape), dc0, *(w.new_empty(w.shape) for w in weights)]
 
 
+def _unpack(spec: Spec, weights: Sequence[Tensor]) -> list[Weights]:
+    """The op's list of weights, which leaves out what a layer has not."""
+    gated, each = has_gates(spec), len(weights) // spec.num_layers
+    bias = each > 2 + spec.apart + 2 * gated
+    present = (True, True, spec.apart, bias, gated, gated, gated and bias)  # the fields of Weights
+    rest = iter(weights)
+    return unflatten_weights(tuple(next(rest) if is_there else None for is_there in present * spec.num_layers))
+
+
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     x, h0, c0, weights, lengths, masks, *options, keep, _ = inputs
     h, _, _, _, c, saved = output
@@ -177,15 +229,17 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> 
 
 def _differentiate(ctx: Any, dh: Any, dh_n: Any, dc_n: Any, dgates: Any, *_: Any) -> tuple[Any, ...]:
     x, h0, c0, lengths, masks, h, c, saved, *weights = ctx.saved_tensors
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, h0, c0, *weights)):
-        raise RuntimeError(
-            'backend "cpu" has no second derivative (create_graph=True): use backend="manual" or "reference"'
-        )
+    nothing = [None] * (2 + len(ctx.options) + 2)  # lengths, masks, options, keep, return_gates
+    if is_asked_for_more((dh, dh_n, dc_n, dgates)):
+        spec = _spec(h0, *ctx.options)
+        call = Call(x, State(h0, c0), _unpack(spec, weights), spec, lengths, masks)
+        dx, dh0, dc0, *dflat = gradients_again(call, (dh, dh_n, dc_n, dgates))
+        present = [t is not None for w in call.weights for t in w]
+        return dx, dh0, dc0, [d for d, is_there in zip(dflat, present, strict=True) if is_there], *nothing
     need_dx = ctx.needs_input_grad[0]
     dx, dh0, dc0, *dweights = torch.ops.gfrnn.scan_backward(
         dh, dh_n, dc_n, dgates, x, h0, c0, weights, lengths, masks, h, c, saved, *ctx.options, need_dx
     )
-    nothing = [None] * (2 + len(ctx.options) + 2)  # lengths, masks, options, keep, return_gates
     return (dx if need_dx else None, dh0, None if c0 is None else dc0, dweights, *nothing)
 
 

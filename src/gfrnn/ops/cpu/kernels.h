@@ -8,6 +8,16 @@ namespace gfrnn {
 enum Unit : int64_t { TANH = 0, GRU = 1, LSTM = 2 };
 enum Wiring : int64_t { STACKED = 0, FEEDBACK = 1, GATED = 2 };
 
+// In the order of the numbers above. Python asks for these and holds them against the records of equations.py.
+struct UnitFacts {
+  const char* name;
+  int64_t gates, candidate;  // how many, in the order of the state_dict, and which of them is the candidate
+  bool cell, keeps_q;        // q: the gated sum, which a gate multiplies before it goes to the candidate
+};
+constexpr UnitFacts UNITS[] = {{"tanh", 1, 0, false, false}, {"gru", 3, 2, false, true}, {"lstm", 4, 2, true, false}};
+constexpr const char* WIRINGS[] = {"stacked", "feedback", "gated"};
+constexpr int64_t UNIT_COUNT = sizeof(UNITS) / sizeof(*UNITS), WIRING_COUNT = sizeof(WIRINGS) / sizeof(*WIRINGS);
+
 struct Shape {
   int64_t unit, wiring;
   int64_t T, B, L, H, I;
@@ -15,7 +25,7 @@ struct Shape {
   bool input_skip;  // x_t feeds every layer
   bool indices;     // x holds indices
 
-  int64_t G() const { return unit == LSTM ? 4 : unit == GRU ? 3 : 1; }
+  int64_t G() const { return UNITS[unit].gates; }
   int64_t n() const { return wiring == GATED ? L : 0; }  // global reset gates of a layer
   bool apart() const { return own && wiring != STACKED && unit != TANH; }
   bool sees_x(int64_t j) const { return j == 0 || input_skip; }
@@ -26,13 +36,13 @@ struct Shape {
   int64_t S() const { return wiring == STACKED ? H : L * H; }                 // what the candidate hears
 
   // One row of pre-activations, activations or their gradients of one layer:
-  // [candidate H | unit-wise gates (G-1)H | global reset gates n | q H, GRU only: the gated sum before r multiplies it]
+  // [candidate H | unit-wise gates (G-1)H | global reset gates n | q H, where it is kept: the gated sum before r multiplies it]
   int64_t units_at() const { return H; }
   int64_t global_at() const { return G() * H; }
   int64_t q_at() const { return G() * H + n(); }
   int64_t in_columns() const { return G() * H + n(); }  // those that W feeds
-  int64_t P() const { return q_at() + (unit == GRU ? H : 0); }
-  int64_t recurrent_at() const { return unit == GRU ? q_at() : 0; }  // where the gated sum goes
+  int64_t P() const { return q_at() + (UNITS[unit].keeps_q ? H : 0); }
+  int64_t recurrent_at() const { return UNITS[unit].keeps_q ? q_at() : 0; }  // where the gated sum goes
 };
 
 // One layer's parameters in the layout of the state_dict; gradients have the same.
@@ -69,7 +79,8 @@ struct Backward {
   F* dc0;                     // (B, L*H), LSTM
 };
 
-// parallel(n, body): calls body(i) once for each i < n, in any order, on as many threads as there are.
+// parallel(n, body): calls body(i) once for each i < n, in any order, on as many threads as there are. What a body throws
+// is thrown to the caller after all have ended.
 struct Parallel {
   int64_t threads;
   void (*run)(int64_t n, void (*body)(void* context, int64_t i), void* context);
@@ -95,9 +106,10 @@ struct Generate {
   int64_t* symbols;           // (steps,)
 };
 
-// team(n, body): calls body(i) for each i < n at the same time, each on a thread of its own.
+// team(n, body): calls body(i) for each i < n at the same time, each on a thread of its own. They wait for each other, so
+// none may fail: body allocates nothing.
 using Team = Parallel;
-void yield_thread();  // in op.cpp
+void yield_thread();  // in machine.h
 
 struct Kernels {
   const char* name;

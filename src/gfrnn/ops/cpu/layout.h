@@ -13,11 +13,10 @@ using Rows = List<F*>;
 // The rows of one layer's matrices in the order of our columns: candidate, unit-wise gates, global reset gates.
 template <class F>
 void gate_rows(const Shape& s, F* matrix, int64_t width, Rows<F>& rows) {
-  // state_dict: LSTM i, f, candidate, o; GRU r, z, candidate: the candidate is third
-  const int64_t G = s.G(), third = G == 1 ? 0 : 2;
-  for (int64_t r = 0; r < s.H; r++) rows.push(matrix + (third * s.H + r) * width);
+  const int64_t G = s.G(), candidate = gfrnn::UNITS[s.unit].candidate;
+  for (int64_t r = 0; r < s.H; r++) rows.push(matrix + (candidate * s.H + r) * width);
   for (int64_t g = 0; g < G; g++)
-    if (g != third)
+    if (g != candidate)
       for (int64_t r = 0; r < s.H; r++) rows.push(matrix + (g * s.H + r) * width);
 }
 

@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Literal
 
-from gfrnn.config import LayerConfig
-from gfrnn.options import Section, option
-from gfrnn.tasks.programs.generator import Settings
+from gfrnn.models.config import LayerConfig
+from gfrnn.sections import Section, option
+from gfrnn.tasks.programs.settings import Settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,6 +17,9 @@ class ProgramsConfig(Section):
     max_length: int = option(10, "literals go up to 10 ** length; length is at most this", least=1)
     max_nesting: int = option(5, "operations in a program, at most", least=1)
     curriculum: Literal["baseline", "naive", "mix", "combined"] = option("mix", "how hardness is drawn")
+    literals: Literal["ideal", "original"] = option(
+        "ideal", "uniform up to 10 ** length, or of 32 bits as in the original generator: at most 2 ** 32"
+    )
     pool: int = option(32, "minibatches that are sorted by length together; 1: no sorting", least=1)
     data_seed: int = option(1, "which training programs (the run's seed only orders them)", least=0)
     validate_programs: int = option(2000, "validation programs", least=1)
@@ -27,7 +30,7 @@ class ProgramsConfig(Section):
 
     def settings(self) -> Settings:
         """What the generator is asked for; refuses what is out of range."""
-        return Settings(self.max_length, self.max_nesting, self.curriculum, span=self.programs)
+        return Settings(self.max_length, self.max_nesting, self.curriculum, span=self.programs, literals=self.literals)
 
 
 @dataclasses.dataclass(frozen=True)

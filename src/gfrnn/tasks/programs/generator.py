@@ -12,24 +12,14 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from gfrnn.errors import UsageError
+from gfrnn.tasks.programs.settings import LONGEST, ORDERED, VARIABLES, WORD, Ranges, Settings
 
-CURRICULA = ("baseline", "naive", "mix", "combined")
-ORDERED = ("naive", "combined")  # curricula in which a program's index tells how hard it may be
 SPLITS = ("train", "validation", "test")
-VARIABLES = "abcdefghij"
-LONGEST = 30
-DEEPEST = len(VARIABLES)
-
-
 _POWERS_OF_TEN = tuple(10**n for n in range(LONGEST + 1))
-_Ranges = tuple[tuple[int, int], tuple[int, int]]
 
 
 class Program(NamedTuple):
@@ -41,79 +31,17 @@ class Program(NamedTuple):
     nesting: int
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What is drawn. The hardness (length, nesting) is asked for again by every literal and loop count of a program.
-
-    baseline: always (max_length, max_nesting).
-    naive: (1, 1) first, then longer one by one up to max_length, then length 1 at the next nesting, and so on up to
-        (max_length, max_nesting); `span` programs are shared equally among these levels.
-    mix: both uniform, from 1 to the maximum.
-    combined: mix in one call out of five, otherwise naive's level.
-    `length` and `nesting` fix either of them (a test cell fixes both).
-    """
-
-    max_length: int = 10
-    max_nesting: int = 5
-    curriculum: str = "mix"
-    length: int | None = None
-    nesting: int | None = None
-    span: int = 320_000
-
-    def __post_init__(self) -> None:
-        if self.curriculum not in CURRICULA:
-            raise UsageError(f"curriculum {self.curriculum!r} is not one of {', '.join(CURRICULA)}")
-        for name, value, most in (
-            ("max-length", self.max_length, LONGEST),
-            ("max-nesting", self.max_nesting, DEEPEST),
-            ("length", self.length, self.max_length),
-            ("nesting", self.nesting, self.max_nesting),
-        ):
-            if value is not None and not 1 <= value <= most:
-                raise UsageError(f"{name} {value} is out of range: 1 to {most}")
-        if self.span < 1:
-            raise UsageError(f"span {self.span} is not a positive number of programs")
-
-    def level(self, index: int) -> tuple[int, int]:
-        """Naive's (length, nesting) for the program number `index`."""
-        levels = self.max_length * self.max_nesting
-        nesting, length = divmod(min(index * levels // self.span, levels - 1), self.max_length)
-        return length + 1, nesting + 1
-
-    def ranges(self, index: int, curriculum: str) -> _Ranges:
-        """(smallest, how many) values of the length and of the nesting that program `index` draws from."""
-        if curriculum == "mix":
-            drawn = [(1, self.max_length), (1, self.max_nesting)]
-        elif curriculum == "baseline":
-            drawn = [(self.max_length, 1), (self.max_nesting, 1)]
-        else:
-            drawn = [(value, 1) for value in self.level(index)]
-        length, nesting = drawn
-        return (self.length, 1) if self.length else length, (self.nesting, 1) if self.nesting else nesting
-
-    def key(self) -> str:
-        """What of the settings decides a program; part of every program's hash."""
-        fixed = f"{self.length or 0},{self.nesting or 0}"
-        span = self.span if self.curriculum in ORDERED else 0
-        return f"{self.curriculum},{self.max_length},{self.max_nesting},{fixed},{span}"
-
-    def random_bytes(self) -> int:
-        """Enough for the largest program, with 64 bits over so that no choice is visibly uneven."""
-        literal = math.log2(10) * self.max_length + math.log2(5 * self.max_length * self.max_nesting)
-        bits = 64 + 64 + self.max_nesting * (4 * literal + 32)
-        return math.ceil(bits / 8)
-
-
 class _Writer:
     """Writes one program.
 
     `pending` is the stack of the rules: every operation takes an operand and leaves one, so it never holds two.
     """
 
-    __slots__ = ("_names", "_ranges", "_rest", "_sometimes", "length", "pending", "statements")
+    __slots__ = ("_names", "_ranges", "_rest", "_sometimes", "_words", "length", "pending", "statements")
 
-    def __init__(self, randomness: int, ranges: _Ranges, sometimes: _Ranges | None) -> None:
+    def __init__(self, randomness: int, ranges: Ranges, sometimes: Ranges | None, words: bool) -> None:
         self._rest = randomness
+        self._words = words
         self._ranges = ranges
         self._sometimes = sometimes
         self._names = list(VARIABLES)
@@ -145,7 +73,7 @@ class _Writer:
 
     def literals(self, n: int) -> list[tuple[str, int]]:
         """n of them. Written out for speed: nine of ten choices are made here."""
-        (smallest, how_many), sometimes = self._ranges[0], self._sometimes
+        (smallest, how_many), sometimes, words = self._ranges[0], self._sometimes, self._words
         rest, longest, drawn = self._rest, self.length, []
         for _ in range(n):
             length = smallest
@@ -157,8 +85,12 @@ class _Writer:
                 length += chosen
             if length > longest:
                 longest = length
-            rest, chosen = divmod(rest, _POWERS_OF_TEN[length])
-            chosen += 1
+            if words:
+                rest, word = divmod(rest, WORD)
+                chosen = 1 + word % _POWERS_OF_TEN[length]
+            else:
+                rest, chosen = divmod(rest, _POWERS_OF_TEN[length])
+                chosen += 1
             drawn.append((str(chosen), chosen))
         self._rest, self.length = rest, longest
         return drawn
@@ -256,7 +188,7 @@ def _place_of_split(source: str) -> int:
 
 
 @lru_cache(maxsize=256)
-def _prepare(settings: Settings, seed: int) -> tuple[bytes, int, _Ranges]:
+def _prepare(settings: Settings, seed: int) -> tuple[bytes, int, Ranges]:
     return f"{settings.key()}/{seed}/".encode(), settings.random_bytes(), settings.ranges(0, settings.curriculum)
 
 
@@ -271,10 +203,10 @@ def make(seed: int, index: int, settings: Settings = Settings(), split: str | No
     if settings.curriculum in ORDERED:
         ranges = settings.ranges(index, "naive")
         sometimes = settings.ranges(index, "mix") if settings.curriculum == "combined" else None
-    wanted = None if split is None else SPLITS.index(split)
+    wanted, words = None if split is None else SPLITS.index(split), settings.literals == "original"
     for attempt in itertools.count():
         randomness = hashlib.shake_128(b"%s%d/%d" % (prefix, index, attempt)).digest(size)
-        writer = _Writer(int.from_bytes(randomness, "little"), ranges, sometimes)
+        writer = _Writer(int.from_bytes(randomness, "little"), ranges, sometimes, words)
         nesting = writer.hardness(1)
         for _ in range(nesting):
             writer.pending = OPERATIONS[writer.below(6)](writer)

@@ -13,8 +13,8 @@ import ast
 import warnings
 
 from gfrnn.errors import DataError
-from gfrnn.tasks.programs.generator import VARIABLES
-from gfrnn.tasks.programs.symbols import MOST_SYMBOLS, encode_source
+from gfrnn.models.program_symbols import MOST_SYMBOLS, encode_source
+from gfrnn.tasks.programs.settings import VARIABLES
 
 MOST_CHARACTERS = 10_000
 MOST_DIGITS = MOST_SYMBOLS - 2  # a sign and the end mark are to be said too

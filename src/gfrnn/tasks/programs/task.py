@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gfrnn.config import Config
 from gfrnn.errors import UsageError
-from gfrnn.evaluate_programs import measure, summary
+from gfrnn.models.program_batch import Batch, collate
 from gfrnn.models.seq2seq import Seq2Seq
-from gfrnn.tasks.programs.batches import Batch, collate
 from gfrnn.tasks.programs.config import ProgramsConfig, Seq2SeqConfig
-from gfrnn.tasks.programs.generator import Program, Settings, stream
+from gfrnn.tasks.programs.evaluation import measure, summary
+from gfrnn.tasks.programs.generator import Program, stream
+from gfrnn.tasks.programs.settings import Settings
 from gfrnn.tasks.programs.training_data import TrainingPrograms
-from gfrnn.training.world import World
+from gfrnn.tasks.world import World
 
 SAMPLE = 2000  # training programs whose average sizes stand for all
 VALIDATION_SEED = 0
@@ -30,13 +30,13 @@ class Programs:
 
     name, metric, higher_is_better = "programs", "symbol_accuracy", True
     reads = "generated programs"
+    model_class = Seq2Seq
 
-    def __init__(self, config: Config) -> None:
-        assert isinstance(config.data, ProgramsConfig) and isinstance(config.model, Seq2SeqConfig)
-        self.data, self.model_config = config.data, config.model
+    def __init__(self, data: ProgramsConfig, model: Seq2SeqConfig, seed: int) -> None:
+        self.data, self.model_config = data, model
         self.rows = self.data.rows
         self.epoch = self.data.programs / self.rows
-        self.training = TrainingPrograms(self.data, config.run.seed)
+        self.training = TrainingPrograms(self.data, seed)
         sample = [self.training.program(index) for index in self.training.sample(SAMPLE)]
         self.sample_sha256 = hashlib.sha256("\n\n".join(p.source for p in sample).encode()).hexdigest()
         self.target_symbols = sum(len(p.target) + 1 for p in sample) / len(sample)
@@ -45,20 +45,18 @@ class Programs:
 
     def build_model(self, seed: int) -> Seq2Seq:
         torch.manual_seed(seed)
-        options = dataclasses.asdict(self.model_config)
-        input_std = options.pop("input_std")
         try:
-            model = Seq2Seq(**options)
+            return Seq2Seq(**dataclasses.asdict(self.model_config))
         except ValueError as error:
             raise UsageError(str(error)) from error
-        if input_std:
-            model.reset_parameters(input_std)
-        return model
 
     def batch(self, seed: int, step: int, rows: slice) -> Batch:
         assert seed == self.training.seed
         usual = self.training.usual_symbols(step) if self.training.ordered else self.target_symbols
         return collate(self.training.batch(step)[rows])._replace(usual_symbols=usual)
+
+    def initial_state(self, model: Seq2Seq) -> None:
+        return None
 
     def resets(self, step: int) -> bool:
         return True
@@ -70,23 +68,28 @@ class Programs:
 
     @cached_property
     def validation_programs(self) -> list[Program]:
-        settings = Settings(self.data.max_length, self.data.max_nesting)
+        settings = Settings(self.data.max_length, self.data.max_nesting, literals=self.data.literals)
         return list(stream(VALIDATION_SEED, self.data.validate_programs, settings, "validation"))
 
     def validate(
         self, model: Seq2Seq, full: bool, tick: Callable[[], None], world: World | None = None
     ) -> dict[str, Any]:
         programs = self.validation_programs
-        return summary(measure(model, programs, tick=lambda fraction: tick(), world=world or World()))
+        measured = summary(measure(model, programs, tick=lambda fraction: tick(), world=world or World()))
+        return {"literals": self.data.literals, **measured}
 
     def validates_all(self) -> bool:
         return True
 
     def identity(self) -> dict[str, Any]:
-        return {"programs": self.data.programs, "sample_sha256": self.sample_sha256}
+        # Not said of ideal literals, whose runs may be older than the choice.
+        literals = {} if self.data.literals == "ideal" else {"literals": self.data.literals}
+        return {"programs": self.data.programs, "sample_sha256": self.sample_sha256, **literals}
 
     def notes(self) -> list[str]:
-        return []
+        if self.data.literals == "ideal":
+            return []
+        return ["literals as the original generator drew them, at most 2 ** 32: in training, validation and test cells"]
 
     def show(self, nats: float) -> str:
         return f"{nats:.3f} nats/symbol"

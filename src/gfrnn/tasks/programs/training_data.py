@@ -13,7 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 from gfrnn.tasks.programs.config import ProgramsConfig
-from gfrnn.tasks.programs.generator import ORDERED, Program, make
+from gfrnn.tasks.programs.generator import Program, make
+from gfrnn.tasks.programs.settings import ORDERED
 
 
 class TrainingPrograms:

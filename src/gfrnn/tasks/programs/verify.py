@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 
 from gfrnn.errors import DataError
+from gfrnn.models.program_symbols import encode_source
 from gfrnn.tasks.programs.generator import Program
-from gfrnn.tasks.programs.symbols import encode_source
 
 MEMORY_BYTES = 1 << 28
 ANSWER_BYTES = 1 << 16

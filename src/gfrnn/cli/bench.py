@@ -1,0 +1,88 @@
+"""`gfrnn bench`: speed and memory on this machine, side by side with what one would use otherwise.
+
+Contenders take turns (A B C A B C ...), after each was found to compute what the reference computes; medians and
+quartiles of the rounds are shown, and ratios are taken round by round. torch is imported once the options are read.
+"""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Literal
+
+from gfrnn.bench.plan import FULL, QUICK, SECTIONS, Plan
+from gfrnn.cli.common import available_cores
+from gfrnn.cli.options import Parser
+from gfrnn.errors import UsageError
+
+
+def main(argv: list[str]) -> int:
+    parser = Parser(prog="gfrnn bench", description="Measure speed and memory, side by side, on this machine.")
+    parser.add_argument("--quick", action="store_true", help="under a minute, less exact")
+    parser.add_argument(
+        "--only", nargs="+", type=Literal[SECTIONS], metavar="NAME", help=f"these sections: {', '.join(SECTIONS)}"
+    )
+    parser.add_argument("--distributed", action="store_true", help="instead: two processes against one, whole updates")
+    parser.add_argument("--repeats", type=int, help="rounds of every comparison, however long they take")
+    parser.add_argument("--threads", type=int, help="CPU threads [all cores]")
+    parser.add_argument("--out", type=Path, help="folder to save bench.json and bench.txt (scaling.*) in")
+    parser.add_argument("--plot", type=Path, help="draw the results into this file, as .svg and .png")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--json", action="store_true", help="print JSON: everything measured, and the environment")
+    args = parser.parse_args(argv)
+    plan = plan_of(args.quick, args.repeats)
+    if args.threads is not None and args.threads < 1:
+        raise UsageError(f"--threads must be at least 1, got {args.threads}")
+    if args.plot is not None:
+        from gfrnn.report.bench_plot import require_matplotlib
+
+        require_matplotlib()
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+    if args.distributed:
+        if args.only or args.plot or args.threads:
+            raise UsageError("--distributed is a bench of its own: no --only, --plot or --threads with it")
+        return distributed_bench(plan, args.out, args.json, args.quiet)
+    import torch
+
+    torch.set_num_threads(args.threads or available_cores())
+    from gfrnn.bench.output import as_text, save
+    from gfrnn.bench.run import run
+
+    results = run(plan, args.only or SECTIONS, say=silent if args.quiet else tell)
+    print(json.dumps(results, indent=1) if args.json else as_text(results))
+    if args.out is not None:
+        save(results, args.out)
+    if args.plot is not None:
+        from gfrnn.report.bench_plot import draw
+
+        for path in draw(results, args.plot):
+            tell(f"wrote {path}")
+    return 0
+
+
+def distributed_bench(plan: Plan, out: Path | None, as_json: bool, quiet: bool) -> int:
+    from gfrnn.bench import distributed
+
+    results = distributed.run(plan, silent if quiet else tell)
+    print(json.dumps(results, indent=1) if as_json else distributed.as_text(results))
+    if out is not None:
+        distributed.save(results, out)
+    return 0
+
+
+def plan_of(quick: bool, repeats: int | None) -> Plan:
+    plan = QUICK if quick else FULL
+    if repeats is None:
+        return plan
+    if repeats < 1:
+        raise UsageError(f"--repeats must be at least 1, got {repeats}")
+    return dataclasses.replace(plan, repeats=repeats, least_repeats=repeats)
+
+
+def tell(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def silent(sentence: str) -> None:
+    pass

@@ -1,0 +1,69 @@
+"""What several verbs share: reports for people and programs, threads, and the model a user names."""
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from gfrnn.cli.options import Parser
+from gfrnn.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from gfrnn.models import CharLM
+
+MOST_THREADS = 256
+
+
+def set_threads(threads: int | None) -> None:
+    if threads is None:
+        return
+    if threads < 1:
+        raise UsageError(f"--threads must be at least 1, got {threads}")
+    if threads > MOST_THREADS:  # the library that starts them does not fail gently
+        raise UsageError(f"--threads must be at most {MOST_THREADS}, got {threads}")
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def available_cores() -> int:
+    """Cores this process may use."""
+    affinity: Any = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def print_report(report: dict[str, Any], as_json: bool) -> None:
+    """Names and values: JSON for programs, one a line for people."""
+    if as_json:
+        print(json.dumps(report))
+        return
+    wide = max(18, *map(len, report)) + 2
+    for name, value in report.items():
+        shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
+        print(f"{name.replace('_', ' '):<{wide}}{f'{value:.4f}' if isinstance(value, float) else shown}")
+
+
+def add_device(parser: Parser) -> None:
+    parser.add_argument("--device", type=str, default="cpu", help="where the model runs: cpu, cuda, cuda:1, ... [cpu]")
+
+
+def load_model(run: str | None, device: str = "cpu") -> "CharLM":
+    from gfrnn.models import CharLM
+    from gfrnn.models.device import find_device
+
+    return CharLM.from_pretrained(run or packaged()).to(find_device(device))
+
+
+def packaged() -> str:
+    from gfrnn.models.pretrained import PACKAGED, find
+
+    try:
+        find(PACKAGED)
+    except DataError as error:
+        raise UsageError("name a run folder: this package came without a pretrained model") from error
+    return PACKAGED
+
+
+def architecture(run: str | None) -> str:
+    from gfrnn.models.pretrained import find, read_model
+
+    return str(read_model(find(run or packaged()))[0].get("architecture"))

@@ -1,0 +1,108 @@
+// The machine: which instruction set, and how work is spread over threads.
+#pragma once
+#include <torch/csrc/stable/ops.h>
+#include <torch/headeronly/util/Exception.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "kernels.h"
+
+namespace gfrnn {
+void yield_thread() { std::this_thread::yield(); }
+}  // namespace gfrnn
+
+namespace {
+
+const gfrnn::Kernels& kernels() {
+  static const gfrnn::Kernels& chosen = []() -> const gfrnn::Kernels& {
+    const char* limit = std::getenv("GFRNN_ISA");  // for tests: "generic" or "avx2" on a better CPU
+    [[maybe_unused]] auto allowed = [&](const char* isa) {
+      return !limit || std::strcmp(limit, isa) == 0 || std::strcmp(limit, "avx512") == 0;
+    };
+#ifdef GFRNN_HAS_AVX512
+    if (allowed("avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+      return gfrnn::kernels_avx512;
+#endif
+#ifdef GFRNN_HAS_AVX2
+    if (allowed("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c"))
+      return gfrnn::kernels_avx2;
+#endif
+    return gfrnn::kernels_generic;
+  }();
+  return chosen;
+}
+
+// What went wrong in threads, told once and in the thread that asked: an exception that leaves a thread ends the process.
+class Failure {
+ public:
+  template <class Work>
+  void watch(const Work& work) noexcept {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      tell(error.what());
+    } catch (...) {
+      tell("unknown error");
+    }
+  }
+  void raise() const { STD_TORCH_CHECK(!failed_, "gfrnn: a worker thread failed: ", text_); }
+
+ private:
+  void tell(const char* text) noexcept {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!failed_) std::strncpy(text_, text, sizeof(text_) - 1);  // no memory may be left for a string
+    failed_ = true;
+  }
+  std::mutex mutex_;
+  bool failed_ = false;
+  char text_[200] = {};
+};
+
+gfrnn::Parallel parallel() {
+  return {torch::stable::get_num_threads(), [](int64_t n, void (*body)(void*, int64_t), void* context) {
+            Failure failure;
+            torch::stable::parallel_for(0, n, 1, [&](int64_t begin, int64_t end) {
+              failure.watch([&] {
+                for (int64_t i = begin; i < end; i++) body(context, i);
+              });
+            });
+            failure.raise();
+          }};
+}
+
+// Threads that run at the same time, whatever torch's pool is doing: they wait for each other, so all begin or none.
+gfrnn::Team team() {
+  return {1, [](int64_t n, void (*body)(void*, int64_t), void* context) {
+            enum { WAIT, GO, LEAVE };
+            std::atomic<int> word = WAIT;
+            auto say = [&](int new_word) {
+              word = new_word;
+              word.notify_all();
+            };
+            std::vector<std::thread> others;
+            Failure failure;
+            failure.watch([&] {
+              others.reserve(n);
+              for (int64_t i = 1; i < n; i++)
+                others.emplace_back([&word, body, context, i] {
+                  word.wait(WAIT);
+                  if (word == GO) body(context, i);
+                });
+              say(GO);
+              body(context, 0);
+            });
+            if (word == WAIT) say(LEAVE);
+            for (auto& other : others) other.join();
+            failure.raise();
+          }};
+}
+
+}  // namespace
