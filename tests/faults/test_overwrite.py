@@ -16,7 +16,9 @@ from runs import tiny
 
 from gfrnn.errors import DataError, UsageError
 from gfrnn.models import CharLM
+from gfrnn.models.pretrained import find, read_config
 from gfrnn.storage.files import LEFTOVER_SECONDS
+from gfrnn.storage.tensorfile import move_out
 from gfrnn.training.run import train
 
 pytestmark = pytest.mark.usefixtures("quick_fsync")
@@ -145,6 +147,31 @@ def test_two_write_and_one_reads(tmp_path: Path) -> None:
         assert (one.exitcode, two.exitcode) == (0, 0)
     assert len(seen) > 2
     assert sorted(os.listdir(tmp_path)) == FILES[1:]
+
+
+def test_a_model_that_takes_its_place_while_somebody_looks_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = 0
+    while not (tmp_path / f"{moment}/.new").exists():
+        moment += 1
+        stop_at(monkeypatch, moment, functools.partial(model(1).save_pretrained, tmp_path / str(moment)))
+    folder, look = tmp_path / str(moment), Path.exists
+
+    def move_after_a_look(path: Path) -> bool:
+        there = look(path)
+        if there and path.parent.name == ".new":
+            monkeypatch.undo()
+            move_out(folder)
+        return there
+
+    for read in (number_of, lambda folder: read_config(find(folder))["hidden_size"]):
+        monkeypatch.setattr(Path, "exists", move_after_a_look)
+        assert read(folder) == 1
+        assert not (folder / ".new").exists()
+        (folder / ".new").mkdir()
+        for name in FILES[1:]:
+            os.replace(folder / name, folder / ".new" / name)
 
 
 def test_a_link_in_the_place_of_a_commit_is_refused(tmp_path: Path) -> None:

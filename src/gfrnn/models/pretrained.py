@@ -1,6 +1,6 @@
 """Folders that hold a model: config.json, model.safetensors, and the manifest with their checksums."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gfrnn.errors import DataError, nearest
 from gfrnn.storage.files import read_small
-from gfrnn.storage.run_folder import CONFIG, MODEL, MODEL_CONFIG, MODEL_FILES, file_in, model_inside
+from gfrnn.storage.run_folder import CONFIG, MODEL, MODEL_CONFIG, MODEL_FILES, file_in, has_file, model_inside
 from gfrnn.storage.tensorfile import (
     MANIFEST,
     TENSORS_LIMIT,
@@ -26,6 +26,7 @@ from gfrnn.storage.tensorfile import (
 
 PACKAGED = "gf-lstm-enwik8"  # the model that comes with the package
 M = TypeVar("M", bound="Pretrained")
+R = TypeVar("R")
 
 
 class Pretrained(nn.Module):
@@ -105,23 +106,31 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """config.json and the tensors of a model folder, verified where there is a manifest."""
-    while True:
-        before = whereabouts(folder)
-        try:
-            if file_in(folder, MANIFEST).exists():
-                files = read_folder(folder, MODEL_FILES)
-            else:
-                files = {name: read_small(folder / name, TENSORS_LIMIT) for name in MODEL_FILES}
-            break
-        except DataError:
-            if whereabouts(folder) == before:  # else somebody saved another model meanwhile
-                raise
+
+    def read() -> dict[str, bytes]:
+        if has_file(folder, MANIFEST):
+            return read_folder(folder, MODEL_FILES)
+        return {name: read_small(folder / name, TENSORS_LIMIT) for name in MODEL_FILES}
+
+    files = while_others_write(folder, read)
     config = unpack_json(files[MODEL_CONFIG], folder / MODEL_CONFIG)
     return config, unpack_tensors(files[MODEL], folder / MODEL)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    return unpack_json(read_small(file_in(folder, MODEL_CONFIG)), folder / MODEL_CONFIG)
+    content = while_others_write(folder, lambda: read_small(file_in(folder, MODEL_CONFIG)))
+    return unpack_json(content, folder / MODEL_CONFIG)
+
+
+def while_others_write(folder: Path, read: Callable[[], R]) -> R:
+    """What `read` finds in a model folder, read again where somebody saved another model meanwhile."""
+    while True:
+        before = whereabouts(folder)
+        try:
+            return read()
+        except DataError:
+            if whereabouts(folder) == before:
+                raise
 
 
 def whereabouts(folder: Path) -> list[tuple[Path, int, int]]:

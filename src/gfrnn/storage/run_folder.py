@@ -23,7 +23,12 @@ def blocks_name(split: str) -> str:
 def model_inside(folder: Path) -> Path | None:
     """The model folder that a folder is or, being a run folder, has."""
     candidates = (folder, folder / BEST, folder / BEST_OLD)
-    return next((candidate for candidate in candidates if file_in(candidate, MODEL).exists()), None)
+    return next((candidate for candidate in candidates if has_file(candidate, MODEL)), None)
+
+
+def has_file(folder: Path, name: str) -> bool:
+    """Whether a model or a checkpoint has a file; asked in the order in which `tensorfile.replace_files` moves it."""
+    return (folder / COMMITTED / name).exists() or (folder / name).exists()
 
 
 def file_in(folder: Path, name: str) -> Path:

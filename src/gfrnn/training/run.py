@@ -14,7 +14,7 @@ import gfrnn
 from gfrnn.errors import DataError, UsageError
 from gfrnn.models.device import find_device
 from gfrnn.progress import Progress
-from gfrnn.storage.run_folder import BEST, CONFIG, METRICS, MODEL, file_in
+from gfrnn.storage.run_folder import BEST, CONFIG, METRICS, MODEL, has_file
 from gfrnn.tasks.world import World
 from gfrnn.training import init as starts
 from gfrnn.training import persist
@@ -195,7 +195,7 @@ def settle(
     """The configuration that will run: the folder's own where there is one, else `config`."""
     if resume not in ("auto", "never"):
         raise UsageError(f"resume is 'auto' or 'never', not {resume!r}")
-    if file_in(out, MODEL).exists():
+    if has_file(out, MODEL):
         raise UsageError(f"{out} holds a saved model, which would be taken for the run's own: choose another --out")
     if extend and not given & set(BUDGET):
         raise UsageError("--extend needs the larger budget: give --updates, --epochs, --chars or --minutes")
