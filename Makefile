@@ -48,8 +48,8 @@ soak: setup      ## the fault suite in full: every kill, flip, bomb and fuzz of 
 demo: setup      ## two models learn side by side on real text, in four minutes; continues if interrupted
 	@$(BIN)/python -m gfrnn demo
 
-explore: setup   ## write page.html, in which the packaged model runs, and open it
-	@$(BIN)/python -m gfrnn explore --open
+explore: setup   ## write page.html, in which the two packaged models run side by side, and open it
+	@$(BIN)/python -m gfrnn explore gf-lstm-enwik8 stacked-lstm-enwik8 --open
 
 bench: setup     ## every speed and memory measurement, side by side, into results/bench; wants a quiet machine
 	@$(BIN)/python -m gfrnn bench --out results/bench --plot results/bench/bench

@@ -36,6 +36,15 @@ def test_the_packaged_model_makes_a_page_under_six_megabytes(
     assert 1e6 < out.stat().st_size < 6e6
 
 
+def test_the_page_in_the_docs_is_the_one_its_command_writes(tmp_path: Path) -> None:
+    line = "gfrnn explore gf-lstm-enwik8 stacked-lstm-enwik8 --out docs/explorer.html"
+    docs = Path(__file__).parents[1] / "docs"
+    assert line in (docs / "explorer.md").read_text()
+    assert main([*line.split()[1:-1], str(tmp_path / "page.html")]) == 0
+    current = (tmp_path / "page.html").read_bytes() == (docs / "explorer.html").read_bytes()
+    assert current, f"docs/explorer.html is not what `{line}` writes: run it again"
+
+
 def test_the_page_needs_nothing_from_outside(run: Path, tmp_path: Path) -> None:
     assert main(["explore", str(run), "--out", str(tmp_path / "page.html")]) == 0
     content = (tmp_path / "page.html").read_text(encoding="utf-8")
