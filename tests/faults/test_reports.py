@@ -94,20 +94,28 @@ def test_the_logged_grids_still_give_their_published_heat_maps_and_numbers(tmp_p
         assert f"| {100 * report['exact_match']:.2f} % (" in page
 
 
-def test_the_card_of_the_packaged_model_quotes_its_log() -> None:
-    card = (Path(gfrnn.__file__).parent / "pretrained/gf-lstm-enwik8/README.md").read_text()
-    records = read_metrics(LOGGED)
+@pytest.mark.parametrize(
+    ("model", "log", "said", "recipe"),
+    [
+        ("gf-lstm-enwik8", LOGGED, "test.json", "modern-gated-lstm"),
+        ("stacked-lstm-enwik8", RESULTS / "modern-stacked-lstm", "packaged-test.json", "modern-stacked-lstm"),
+    ],
+)
+def test_the_card_of_a_packaged_model_quotes_its_log(model: str, log: Path, said: str, recipe: str) -> None:
+    card = (Path(gfrnn.__file__).parent / f"pretrained/{model}/README.md").read_text()
+    records = read_metrics(log)
     (start,) = (record for record in records if record["kind"] == "start")
     (final,) = (record for record in records if record["kind"] == "final")
     last = [record for record in records if record["kind"] == "valid"][-1]
     assert f"{start['parameters']:,} parameters" in card
     assert f"{last['characters']:,} characters" in card
     assert f"(validation {final['bpc']:.3f})" in card
-    tested = json.loads((LOGGED / "test.json").read_text())
+    assert f"{last['seconds'] / 60:.0f} minutes on one core" in card
+    tested = json.loads((log / said).read_text())
     assert (tested["text"], tested["split"], tested["characters"]) == ("enwik8", "test", 5_000_000)
     assert f"**Test BPC {tested['bpc']:.3f}**" in card
-    logged, recipe = Config.load(LOGGED / "config.yaml"), find("modern-gated-lstm").config
-    changed = {key for key, value in recipe.options.items() if logged.options[key] != value}
+    logged, planned = Config.load(log / "config.yaml"), find(recipe).config
+    changed = {key for key, value in planned.options.items() if logged.options[key] != value}
     assert changed <= {"data", "unknown"}  # so that the card's command is the whole truth
 
 
