@@ -34,6 +34,7 @@ ONLY_PARSED = {
     "launch": "starts torchrun and processes, for half a minute: tests/test_distributed.py",
     "bench": "measures for a minute and more: tests/test_bench.py, tests/test_bench_distributed.py",
     "report": "runs models and draws, for a minute: tests/test_report.py",
+    "tune": "trains for hours: tests/test_tune.py",
     "reproduce": "trains for days, or measures how many: tests/test_reproduce.py",
     "eval of programs": "evaluates 10,000 programs at least: tests/test_evaluate_programs.py",
 }
