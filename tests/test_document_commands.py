@@ -28,6 +28,7 @@ ANY = {"RECIPE": RECIPE, "VERB": "doctor", "N": "100000"}
 ANY |= dict.fromkeys(("RUN", "RUN2", "RUN_A", "RUN_B", "MODEL"), TEXT_RUN)
 # What a verb cannot do without, where a sentence names it without.
 NEEDS = {"train": (RECIPE,), "launch": ("train", RECIPE), "plot": (TEXT_RUN,), "run-program": (TEXT_RUN,)}
+NEEDS["tune"] = ("results/recipe/learning-rates.yaml",)
 
 # Verbs that are not run here, and where they are.
 ONLY_PARSED = {
