@@ -227,6 +227,6 @@ def test_seeds_are_paired_and_the_best_has_as_many_as_any(tmp_path: Path) -> Non
 
 def test_a_setting_that_diverged_once_is_not_the_best(tmp_path: Path) -> None:
     found = search(recipes={"a": "modern-gated-lstm"}, settings={"learning_rate": [1e-3, 2e-3]}, seeds=[1, 2])
-    states = made(tmp_path, **{"a-1e-3": 2.0, "a-1e-3-seed2": 2.0, "a-2e-3": 1.0, "a-2e-3-seed2": "diverged"})
+    states = made(tmp_path, **{"a-1e-3": 2.0, "a-1e-3-seed2": "missing", "a-2e-3": 1.0, "a-2e-3-seed2": "diverged"})
     first, second = tuning.cells(found, states)
     assert (first.is_best, second.words()) == (True, "1.000 -1.000 (1 of 2 seeds diverged)")
