@@ -47,7 +47,7 @@ def traced(rank: int, folder: Path, name: str, options: dict[str, Any]) -> dict[
 
     def watch(parameters: list[torch.nn.Parameter]) -> float:
         norm = real(parameters)
-        seen.append((norm, {n: p.grad.clone() for n, p in zip(trainers[0].names, parameters, strict=True)}))  # type: ignore[union-attr]
+        seen.append((norm, {n: p.grad.clone() for n, p in zip(trainers[0].named, parameters, strict=True)}))  # type: ignore[union-attr]
         return norm
 
     class Traced(loop.Trainer):

@@ -28,12 +28,14 @@ ANY = {"RECIPE": RECIPE, "VERB": "doctor", "N": "100000"}
 ANY |= dict.fromkeys(("RUN", "RUN2", "RUN_A", "RUN_B", "MODEL"), TEXT_RUN)
 # What a verb cannot do without, where a sentence names it without.
 NEEDS = {"train": (RECIPE,), "launch": ("train", RECIPE), "plot": (TEXT_RUN,), "run-program": (TEXT_RUN,)}
+NEEDS["tune"] = ("results/recipe/learning-rates.yaml",)
 
 # Verbs that are not run here, and where they are.
 ONLY_PARSED = {
     "launch": "starts torchrun and processes, for half a minute: tests/test_distributed.py",
     "bench": "measures for a minute and more: tests/test_bench.py, tests/test_bench_distributed.py",
     "report": "runs models and draws, for a minute: tests/test_report.py",
+    "tune": "trains for hours: tests/test_tune.py",
     "reproduce": "trains for days, or measures how many: tests/test_reproduce.py",
     "eval of programs": "evaluates 10,000 programs at least: tests/test_evaluate_programs.py",
 }

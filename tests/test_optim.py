@@ -36,14 +36,14 @@ def test_rmsprop_is_graves_formula() -> None:
             w += d
         expected.append(w)
     config = OptimizerConfig(learning_rate=0.01)
-    follow(optim.build(config, [p]), p, rates)
+    follow(optim.build(config, {"p": p}), p, rates)
     torch.testing.assert_close(p.detach(), torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0)
 
 
 def test_rmsprop_survives_gradients_that_hardly_change() -> None:
     """Rounding makes n - m^2 negative, by more than epsilon."""
     p, noise = nn.Parameter(torch.zeros(50)), torch.Generator().manual_seed(0)
-    optimizer = optim.build(OptimizerConfig(), [p])
+    optimizer = optim.build(OptimizerConfig(), {"p": p})
     for _ in range(600):
         p.grad = 30 + 1e-3 * torch.randn(50, generator=noise)
         optimizer.step()
@@ -62,13 +62,13 @@ def test_adam_is_adam_and_clips() -> None:
             w -= rate * (m / (1 - 0.9**t)) / (math.sqrt(v / (1 - 0.99**t)) + 1e-8)
         expected.append(w)
     config = OptimizerConfig(optimizer="adam", decay=0.99, epsilon=1e-8)
-    follow(optim.build(config, [p]), p, rates, clip)
+    follow(optim.build(config, {"p": p}), p, rates, clip)
     torch.testing.assert_close(p.detach(), torch.tensor(expected, dtype=torch.float64), rtol=1e-6, atol=0)
 
 
 def test_rmsprop_clips() -> None:
     twins = [nn.Parameter(torch.ones(3)) for _ in range(2)]
-    optimizers = [optim.build(OptimizerConfig(), [p]) for p in twins]
+    optimizers = [optim.build(OptimizerConfig(), {"p": p}) for p in twins]
     twins[0].grad, twins[1].grad = torch.tensor([3.0, 0.0, 4.0]), torch.tensor([0.6, 0.0, 0.8])
     for optimizer, norm in zip(optimizers, (5.0, 1.0), strict=True):
         optim.clip_and_step(optimizer, norm, 1.0)
@@ -81,8 +81,8 @@ def test_the_state_comes_back(name: str) -> None:
     torch.manual_seed(1)
     models = [nn.Linear(3, 2) for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
-    names = [key for key, _ in models[0].named_parameters()]
-    optimizers = [optim.build(config, model.parameters()) for model in models]
+    named = [dict(model.named_parameters()) for model in models]
+    optimizers = [optim.build(config, parameters) for parameters in named]
 
     def step(i: int) -> None:
         models[i](torch.ones(1, 3)).square().sum().backward()
@@ -92,8 +92,8 @@ def test_the_state_comes_back(name: str) -> None:
     step(0)
     step(0)
     models[1].load_state_dict(models[0].state_dict())
-    saved = {key: value.clone() for key, value in optim.optimizer_tensors(optimizers[0], names).items()}
-    optim.restore_optimizer(optimizers[1], names, saved)
+    saved = {key: value.clone() for key, value in optim.optimizer_tensors(optimizers[0], named[0]).items()}
+    optim.restore_optimizer(optimizers[1], named[1], saved)
     step(0)
     step(1)
     assert torch.equal(models[0].weight, models[1].weight)
@@ -106,6 +106,8 @@ def test_schedules() -> None:
     assert [at("constant", f) for f in (0, 0.5, 1)] == [1, 1, 1]
     assert [at("linear", f) for f in (0, 0.25, 1, 1.5)] == [1, 0.75, 0, 0]
     assert [round(at("cosine", f), 6) for f in (0, 0.5, 1)] == [1, 0.5, 0]
+    assert [at("late", f) for f in (0, 0.7, 0.85, 1, 2)] == pytest.approx([1, 1, 0.5, 0, 0])
+    assert optim.schedule(OptimizerConfig(schedule="late", decay_share=1.0), 9, 0.25) == 0.75
     assert [at("constant", 0, step, warmup=4) for step in (0, 1, 3, 9)] == [0.25, 0.5, 1, 1]
 
 

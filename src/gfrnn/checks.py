@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gfrnn.equations import UNITS, State
+from gfrnn.equations import UNITS, WIRINGS, State
 from gfrnn.ops.declared import owns_memory
 
 
@@ -76,6 +76,18 @@ def forget_bias(value: Any, unit: str) -> None:
 def input_std(value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
         raise ValueError(f"input_std must be a finite number, 0 or more, got {value!r}")
+
+
+def start(wiring: str, num_layers: int, bias: bool, start: str, **gate_biases: Any) -> None:
+    """Whether there is what these options of the start are about."""
+    for name, value in gate_biases.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < float("inf"):
+            raise ValueError(f"{name} must be a finite number, got {value!r}")
+        if value and (WIRINGS[wiring].gates is None or not bias):
+            why = "with bias=False the gates have none" if not bias else f"wiring '{wiring}' has no learnt gates"
+            raise ValueError(f"{name}={value}: {why}")
+    if start != "paper" and all(len(WIRINGS[wiring].hears(j, num_layers + 1)) == 1 for j in range(num_layers + 1)):
+        raise ValueError(f"start='{start}': with wiring '{wiring}' no layer hears another's past")
 
 
 def input(layer: Any, x: Any) -> None:

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from gfrnn import checks, foreign, ops, packed, parameters
 from gfrnn.equations import GRU, LSTM, TANH, UNITS, WIRINGS, Spec, State, Weights
+from gfrnn.names import STARTS
 
 
 class GatedFeedback(nn.Module):
@@ -41,6 +42,9 @@ class GatedFeedback(nn.Module):
         backend: str = "auto",
         forget_bias: float = 0.0,
         input_std: float = 0.0,
+        start: str = "paper",
+        gate_bias_own: float = 0.0,
+        gate_bias_other: float = 0.0,
         proj_size: int = 0,
     ) -> None:
         super().__init__()
@@ -55,11 +59,14 @@ class GatedFeedback(nn.Module):
         checks.dropout(dropout, num_layers, frames=3 + ("__init__" in vars(type(self))))
         checks.forget_bias(forget_bias, self.unit)
         checks.input_std(input_std)
+        checks.choice("start", start, STARTS)
+        checks.start(wiring, num_layers, bias, start, gate_bias_own=gate_bias_own, gate_bias_other=gate_bias_other)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
         self.bidirectional, self.proj_size = False, 0
         self.wiring, self.gates_see, self.input_skip, self.output = wiring, gates_see, input_skip, output
-        self.forget_bias, self.input_std = float(forget_bias), float(input_std)
+        self.forget_bias, self.input_std, self.start = float(forget_bias), float(input_std), start
+        self.gate_bias_own, self.gate_bias_other = float(gate_bias_own), float(gate_bias_other)
         self.backend = backend
         for j in range(num_layers):
             for name, shape in parameters.shapes(self.spec, bias, j).items():
@@ -96,15 +103,18 @@ class GatedFeedback(nn.Module):
         weight_hh, weight_fb         every H x H block (one per gate and source) orthogonal
         weight_hg                    uniform(-0.08, 0.08)
         bias                         0; an LSTM's forget rows: `forget_bias` (paper: 0)
-        bias_g                       0, so that the global reset gates start near 0.5
+        bias_g                       0, so that the global reset gates start near 0.5; or
+                                     `gate_bias_own` for the own layer, `gate_bias_other`
         ===========================  ======================================================
 
+        `start` multiplies the orthogonal blocks: "paper" by 1; "scaled" by 1 / sqrt(layers heard); "quiet" those of
+        other layers by 0.1; "stack" those of other layers by 0, so that it begins as a conventional stack.
         `input_std` is for inputs of one symbol: a one-hot vector has a fan-in of 1, and the paper's scale starts the
         network nearly silent. On the meta device there is nothing to start.
         """
         for name, parameter in self.named_parameters():
             if not parameter.is_meta:
-                start = parameters.start(name, parameter, self.spec, self.forget_bias, self.input_std)
+                start = parameters.start(name, parameter, self)
                 parameters.put(parameter, start)
 
     def flatten_parameters(self) -> None:

@@ -1,7 +1,7 @@
-"""The names of the units and wirings, for whoever cannot wait for torch: `--help` and configurations.
+"""The names of the units, wirings and starts, for whoever cannot wait for torch: `--help` and configurations.
 
-They stand in the records of equations.py and nowhere else. Importing that file imports torch, which takes longer than a
-help text may, so it is read here, not run.
+Those of units and wirings stand in the records of equations.py and nowhere else. Importing that file imports torch,
+which takes longer than a help text may, so it is read here, not run.
 """
 
 import ast
@@ -21,3 +21,4 @@ def names(record: str) -> tuple[str, ...]:
 
 
 UNITS, WIRINGS = names("Unit"), names("Wiring")
+STARTS = ("paper", "scaled", "quiet", "stack")  # of recurrent matrices; parameters.py has what they mean

@@ -15,13 +15,14 @@ from gfrnn.equations import UNITS, WIRINGS, Spec, Weights
 NAMES = ("weight_ih", "weight_hh", "weight_fb", "bias", "weight_ig", "weight_hg", "bias_g")
 FIELDS = dict(zip(NAMES, Weights._fields, strict=True))
 SCALE = 0.08  # of the start of what is neither recurrent nor read from a symbol
+QUIET = 0.1
 
 
 def shapes(spec: Spec, bias: bool, j: int) -> dict[str, tuple[int, ...]]:
     """Names (without `_l{j}`) and shapes of layer j's parameters, in the order of the state_dict."""
     G, H, L = len(UNITS[spec.unit].gates), spec.hidden_size, spec.num_layers
     wiring = WIRINGS[spec.wiring]
-    I, n = spec.input_size if j == 0 else H + spec.input_size * spec.input_skip, len(wiring.hears(j, L))
+    I, n = spec.input_size if j == 0 else H + spec.input_size * spec.input_skip, len(sources(spec, j))
     shapes: dict[str, tuple[int, ...]] = {"weight_ih": (G * H, I)}
     if spec.apart:
         shapes |= {"weight_hh": ((G - 1) * H, H), "weight_fb": (H, n * H)}
@@ -34,6 +35,11 @@ def shapes(spec: Spec, bias: bool, j: int) -> dict[str, tuple[int, ...]]:
         if bias:
             shapes["bias_g"] = (n,)
     return shapes
+
+
+def sources(spec: Spec, j: int) -> range:
+    """The layers that layer j hears."""
+    return WIRINGS[spec.wiring].hears(j, spec.num_layers)
 
 
 def as_weights(layer: Any, j: int) -> Weights:
@@ -63,22 +69,39 @@ def empty(parameter: Tensor) -> Tensor:
     return torch.empty(parameter.shape, dtype=dtype, device=parameter.device)
 
 
-def start(name: str, parameter: Tensor, spec: Spec, forget_bias: float, input_std: float) -> Tensor:
-    """A new value for the parameter called `name`; `GatedFeedback.reset_parameters` has the table."""
-    kind, j = name.rsplit("_l", 1)
-    value, H = empty(parameter), spec.hidden_size
+def block_factors(start: str, sources: int) -> tuple[float, float]:
+    """What the orthogonal blocks of a matrix over so many sources are multiplied by: the own layer's, and the others'.
+
+    >>> [block_factors(start, 4) for start in ("paper", "scaled", "quiet", "stack")]
+    [(1.0, 1.0), (0.5, 0.5), (1.0, 0.1), (1.0, 0.0)]
+    """
+    even = sources**-0.5 if start == "scaled" else 1.0
+    return even, {"quiet": QUIET, "stack": 0.0}.get(start, even)
+
+
+def start(name: str, parameter: Tensor, layer: Any) -> Tensor:
+    """A new value for the layer's parameter called `name`; `GatedFeedback.reset_parameters` has the table."""
+    kind, place = name.rsplit("_l", 1)
+    value, spec, j = empty(parameter), layer.spec, int(place)
+    H = spec.hidden_size
     if kind in ("weight_hh", "weight_fb"):
+        own, other = block_factors(layer.start, value.shape[1] // H)
+        hears = sources(spec, j) if value.shape[1] > H else (j,)  # unit-wise gates may see their own layer only
         for rows in value.split(H):
-            for block in rows.split(H, dim=1):
+            for i, block in zip(hears, rows.split(H, dim=1), strict=True):
                 nn.init.orthogonal_(block)
-    elif kind == "weight_ih" and input_std > 0 and (j == "0" or spec.input_skip):
-        nn.init.normal_(value[:, : spec.input_size], std=input_std)
+                block *= own if i == j else other
+    elif kind == "weight_ih" and layer.input_std > 0 and (j == 0 or spec.input_skip):
+        nn.init.normal_(value[:, : spec.input_size], std=layer.input_std)
         nn.init.uniform_(value[:, spec.input_size :], -SCALE, SCALE)
     elif kind.startswith("weight"):
         return uniform(parameter)
+    elif kind == "bias_g":
+        for i, bias in zip(sources(spec, j), value, strict=True):
+            nn.init.constant_(bias, layer.gate_bias_own if i == j else layer.gate_bias_other)
     else:
         nn.init.zeros_(value)
-        if kind == "bias" and forget_bias:
+        if layer.forget_bias:
             forget = UNITS[spec.unit].place("f")
-            value[forget * H : (forget + 1) * H] = forget_bias
+            value[forget * H : (forget + 1) * H] = layer.forget_bias
     return value

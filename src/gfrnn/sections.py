@@ -38,8 +38,7 @@ class Section:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if not fits(value, hints[field.name]):
-                expected = str(getattr(hints[field.name], "__name__", hints[field.name])).replace("typing.", "")
-                raise UsageError(f"{field.name} must be of type {expected}, got {reprlib.repr(value)[:80]}")
+                raise UsageError(f"{field.name} must be {wanted(hints[field.name], value)}")
             if isinstance(value, float | int):
                 check_number(field.name, value, **{k: field.metadata.get(k) for k in ("least", "above", "most")})
 
@@ -56,6 +55,19 @@ class Section:
             return cls(**values)
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from error
+
+
+def wanted(hint: Any, value: Any) -> str:
+    """What stands after "must be" where `value` does not fit.
+
+    >>> wanted(typing.Literal["linear", "cosine"], "cosin")
+    "one of linear, cosine, got 'cosin'; did you mean 'cosine'?"
+    """
+    got = f"got {reprlib.repr(value)[:80]}"
+    if typing.get_origin(hint) is typing.Literal:
+        choices = typing.get_args(hint)
+        return f"one of {', '.join(choices)}, {got}{nearest(str(value), choices)}"
+    return f"of type {getattr(hint, '__name__', hint)}, {got}".replace("typing.", "")
 
 
 def fits(value: Any, hint: Any) -> bool:

@@ -82,7 +82,7 @@ def size_of(planned: Planned) -> Size:
     if planned.is_text:
         whole, test = len(task.valid), len(task.corpus.split("test"))
         part = whole if task.validates_all() else config.options["validate_chars"]
-        evaluation = test + (0 if task.validates_all() else whole)
+        evaluation = test * planned.wants_test + (0 if task.validates_all() else whole)
     else:  # an answer is read once and written once
         each = 2 * task.characters / task.rows
         part = round(each * config.options["validate_programs"])
@@ -158,7 +158,7 @@ def probe(config: Config, threads: int) -> float:
     try:
         task, seed = config.build_task(), config.run.seed
         model = task.build_model(seed).train()
-        optimizer = optim.build(config.optimizer, list(model.parameters()))
+        optimizer = optim.build(config.optimizer, dict(model.named_parameters()))
         state, updates, started = None, 0, 0.0
         while updates < 5 or time.monotonic() - started < PROBE_SECONDS:
             if updates == 2:  # the first ones make room and choose kernels

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from gfrnn.errors import UsageError, nearest
 from gfrnn.recipes import Recipe, find
@@ -31,6 +31,7 @@ ROWS: dict[str, tuple[str, ...]] = {
 SETTINGS = ("modern", "paper")
 WEEKS = ("table3",)  # of training: only when it is asked for by name
 BUDGET = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*(k|M|G)?\s*(epochs?|chars?|characters?)?", re.IGNORECASE)
+SCALED = ("k", "M", "G")
 SCALE = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 MOST_EPOCHS, MOST_CHARS = 10**4, 10**12  # a hundred times the paper's
 
@@ -70,6 +71,15 @@ class Budget:
         return ["--epochs", plain(self.epochs)] if self.epochs is not None else ["--chars", str(self.chars)]
 
     @property
+    def spoken(self) -> str:
+        """
+        >>> Budget.parse("3M").spoken, Budget.parse("0.5 epochs").spoken
+        ('3 M characters', '0.5 epochs')
+        """
+        number, unit = re.fullmatch(r"([\d.]+)(.*)", str(self)).groups()  # type: ignore[union-attr]
+        return f"{number} {unit}{' characters' * (unit in SCALED)}".replace(" chars", " characters")
+
+    @property
     def limits(self) -> dict[str, Any]:
         """As options of a configuration: these and no other."""
         return {**dict.fromkeys(LIMITS), "epochs": self.epochs, "chars": self.chars}
@@ -83,7 +93,7 @@ class Budget:
         if self.epochs is not None:
             return f"{plain(self.epochs)}epoch{'' if self.epochs == 1 else 's'}"
         chars = self.chars or 0
-        scale = next((name for name in ("G", "M", "k") if chars % SCALE[name.lower()] == 0), "")
+        scale = next((name for name in reversed(SCALED) if chars % SCALE[name.lower()] == 0), "")
         return f"{chars // SCALE[scale.lower()]}{scale or 'chars'}"
 
 
@@ -94,12 +104,13 @@ def plain(number: float) -> str:
 
 @dataclass(frozen=True)
 class Planned:
-    """One run of a campaign."""
+    """One run of a campaign; `wants_test` says whether it is scored on the test split, too."""
 
     recipe: str
     seed: int
     budget: Budget
     options: tuple[tuple[str, Any], ...] = ()  # beyond the recipe, as of `gfrnn train`
+    wants_test: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

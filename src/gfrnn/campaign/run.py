@@ -179,17 +179,18 @@ class Campaign:
             if job.held is not None:
                 job.held.close()
             why = job.why()
-            if why or job.phase == "eval":
+            if why or job.phase == "eval" or not job.planned.wants_test:
                 self.end(job.planned, why or self.flaw(job))
             elif not self.full:
                 self.start(job.planned, "eval")
 
     def flaw(self, job: Job) -> str:
-        """What is wrong with a run that was evaluated, if anything."""
+        """What is wrong with a run that came to its end, if anything."""
         state = self.look(job.planned)
         if state.state == "finished":
             return ""
-        return state.why or f"its evaluation was not kept: {(job.said() or ['nothing was said'])[-1]}"
+        what = "its evaluation was not kept" if job.planned.wants_test else f"its folder is {state.state}"
+        return state.why or f"{what}: {(job.said() or ['nothing was said'])[-1]}"
 
     def end(self, planned: Planned, why: str) -> None:
         """A run is finished, or why not."""
@@ -202,6 +203,9 @@ class Campaign:
             self.pending.append(planned)
         elif NO_SPACE in why or os.strerror(errno.ENOSPC) in why:
             self.full = self.full or why
+        elif self.look(planned).state == "diverged":
+            self.finished.append(name)
+            self.watch.warn(f"{name} diverged: {why}")
         else:
             self.failed[name] = why
             self.watch.warn(f"{name} failed: {why}; {self.folder / name / STDERR} has the rest")

@@ -30,7 +30,7 @@ from gfrnn.training.config import Config
 from gfrnn.training.run import FREE
 from gfrnn.training.runlog import read_metrics
 
-State = Literal["missing", "running", "stopped", "trained", "finished", "foreign"]
+State = Literal["missing", "running", "stopped", "trained", "finished", "diverged", "foreign"]
 UNFINISHED = ("missing", "stopped", "trained")  # what a campaign has to do something about
 BEGINNINGS = (LOCK, METRICS, STDERR, "*.tmp")  # what a run may leave that is stopped before it has a config.yaml
 
@@ -42,6 +42,7 @@ class RunState:
     missing   nothing there           stopped   begun, and nobody is at it
     running   locked by a process     trained   the budget is used up, but it was not evaluated
     finished  trained and evaluated   foreign   not the run that was planned, or damaged: `why` says it
+    diverged  of a search: training met what is not finite, and `why` says where; it would again
     """
 
     folder: Path
@@ -101,9 +102,11 @@ def examine(run: Path, planned: Planned, text_sha256: str | None = None) -> RunS
     if text_sha256 and read and read != text_sha256:
         why = f"it was trained on another text, sha256 {read[:16]}, not {text_sha256[:16]}"
         return RunState(run, "foreign", f"{run}: {why}", **progress)
+    if not planned.wants_test and history and history[-1]["kind"] == "diverged":
+        return RunState(run, "diverged", str(history[-1].get("why", "")), **progress)
     if not is_done(planned, last, history):
         return RunState(run, "stopped", **progress)
-    evaluated = is_evaluated(run, planned)
+    evaluated = not planned.wants_test or is_evaluated(run, planned)
     if not evaluated and model_inside(run) is None:  # `gfrnn train` makes it again from the checkpoint
         return RunState(run, "stopped", **progress)
     return RunState(run, "finished" if evaluated else "trained", **progress)

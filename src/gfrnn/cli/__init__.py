@@ -26,6 +26,7 @@ VERBS = {
     "recipes": ("recipes", "what can be trained, with the paper's numbers"),
     "data": ("data", "find, check or download enwik8"),
     "reproduce": ("reproduce", "train every run that a table or figure of the paper needs, or go on with them"),
+    "tune": ("tune", "the same small search for settings, for every recipe of a list"),
     "report": ("report", "every table and figure of the paper beside ours, and a verdict for each of its claims"),
     "plot": ("plot", "learning curves of runs; heat maps of program models"),
     "demo": ("demo", "two models learn side by side on real text, in four minutes"),
@@ -86,7 +87,7 @@ def run(words: list[str]) -> int:
     verb, rest = words[0], words[1:]
     if verb not in VERBS:
         raise UsageError(f"unknown command '{verb}'{nearest(verb, VERBS)} (gfrnn --help lists them)")
-    if verb in ("train", "eval", "reproduce", "demo", "bench"):
+    if verb in ("train", "eval", "reproduce", "tune", "demo", "bench"):
         keep_freed_memory()
     code: int = importlib.import_module(f"gfrnn.cli.{VERBS[verb][0]}").main(rest)
     return code

@@ -169,18 +169,25 @@ def train(args: Namespace, plans: list[Planned], threads: int, text_sha256: str 
 
 def report(campaign: Campaign, args: Namespace) -> int:
     """What came of it, as the last line and as the exit code."""
-    finished, all_of_them = len(campaign.finished), len(campaign.plans)
     if args.json:
         kinds = {"finished": campaign.finished, "failed": campaign.failed, "foreign": campaign.foreign}
         print(json.dumps({"folder": str(args.out), **kinds, "elsewhere": campaign.left}, indent=1))
-    so_far = f"{finished} of {all_of_them} runs are finished"
+    raise_losses(campaign)
+    if not args.quiet and not args.json:
+        others = f"; {len(campaign.left)} left to the process that is at work on it" if campaign.left else ""
+        print(f"{so_far(campaign)}{others}: {args.out}")
+    return 0
+
+
+def so_far(campaign: Campaign) -> str:
+    return f"{len(campaign.finished)} of {len(campaign.plans)} runs are finished"
+
+
+def raise_losses(campaign: Campaign) -> None:
+    """What stands for runs that failed or were left out, if any."""
     if campaign.full:
-        raise DataError(f"{campaign.full}; {so_far}, the same command continues")
+        raise DataError(f"{campaign.full}; {so_far(campaign)}, the same command continues")
     if campaign.failed or campaign.foreign:
         lost = [f"{len(campaign.failed)} failed ({', '.join(campaign.failed)})"] if campaign.failed else []
         lost += [f"{len(campaign.foreign)} left out ({'; '.join(campaign.foreign.values())})"] * bool(campaign.foreign)
-        raise GfrnnError(f"{so_far}, {' and '.join(lost)}")
-    if not args.quiet and not args.json:
-        others = f"; {len(campaign.left)} left to the process that is at work on it" if campaign.left else ""
-        print(f"{so_far}{others}: {args.out}")
-    return 0
+        raise GfrnnError(f"{so_far(campaign)}, {' and '.join(lost)}")

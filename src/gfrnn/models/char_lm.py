@@ -18,7 +18,8 @@ from gfrnn.models.softmax import SoftmaxHead
 from gfrnn.models.text_loop import half_rounded
 from gfrnn.models.vocabulary import Vocabulary
 
-# Those a saved model keeps. Not input_std: it says how weights started, and these are there.
+# Those a saved model keeps. Not input_std, start, gate_bias_own and _other: they say how weights started, and these are
+# there.
 LAYER_OPTIONS = {
     "bias": True,
     "dropout": 0.0,

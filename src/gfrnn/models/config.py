@@ -4,10 +4,16 @@ import dataclasses
 from typing import Literal
 
 from gfrnn.errors import UsageError
-from gfrnn.names import UNITS, WIRINGS
+from gfrnn.names import STARTS, UNITS, WIRINGS
 from gfrnn.sections import Section, option
 
-OF_TRAINING = {"dropout", "input_std"}  # those of no concern to weights that are there
+OF_TRAINING = {
+    "dropout",
+    "input_std",
+    "start",
+    "gate_bias_own",
+    "gate_bias_other",
+}  # those of no concern to weights that are there
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +29,13 @@ class LayerConfig(Section):
     dropout: float = option(0.0, "between layers, in training", least=0)
     forget_bias: float = option(0.0, "initial bias of the LSTM's forget gates")
     input_std: float = option(0.0, "initial input weights normal(0, std); 0: the paper's uniform(-0.08, 0.08)", least=0)
+    start: Literal[STARTS] = option(  # type: ignore[valid-type]
+        "paper",
+        "initial feedback: every block orthogonal; all scaled by 1 / sqrt(layers); other layers' by 0.1 (quiet) or 0 "
+        "(stack)",
+    )
+    gate_bias_own: float = option(0.0, "initial bias of a layer's global reset gate to its own past")
+    gate_bias_other: float = option(0.0, "initial bias of the global reset gates to other layers' past")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,5 +1,6 @@
 """What can be trained: each recipe is a complete configuration that carries the number it aims at."""
 
+import functools
 from dataclasses import dataclass
 
 from gfrnn.errors import UsageError, nearest
@@ -29,6 +30,7 @@ class Recipe:
         return expected_seconds(self.config.task, self.parameters, self.characters)
 
 
+@functools.cache
 def load() -> dict[str, Recipe]:
     """All recipes, by name."""
     from gfrnn.recipes import hutter, programs

@@ -21,11 +21,20 @@ class OptimizerConfig(Section):
     momentum: float = option(0.9, "RMSProp's momentum, Adam's beta1", least=0)
     decay: float = option(0.95, "of the running squares; Adam's beta2", least=0)
     epsilon: float = option(1e-4, "RMSProp: inside the square root; Adam: outside", above=0)
-    schedule: Literal["constant", "linear", "cosine"] = option("constant", "of the learning rate, to 0 over the budget")
+    schedule: Literal["constant", "linear", "cosine", "late"] = option(
+        "constant", "of the learning rate, to 0 over the budget; late: constant, then linear over its last decay_share"
+    )
+    decay_share: float = option(0.3, "part of the budget over which a late schedule falls to 0", above=0, most=1)
     warmup: int = option(0, "updates over which the learning rate grows from 0", least=0)
     clip: float | None = option(None, "largest gradient norm; a longer gradient is scaled down", above=0)
     explode: float | None = option(
         100.0, "halve the learning rate when the gradient norm exceeds this many times its running median", above=1
+    )
+    gate_learning_rate: float = option(1.0, "times the learning rate, for the global reset gates' weights", above=0)
+    weight_decay: float = option(
+        0.0,
+        "decoupled, of the recurrent matrices (weight_hh, weight_fb): each shrinks by this x learning rate",
+        least=0,
     )
     ema: float = option(0.0, "decay of the averaged weights that are validated and kept; 0: no averaging", least=0)
 

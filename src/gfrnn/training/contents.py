@@ -45,7 +45,7 @@ def refuse(path: Path, why: str) -> None:
 
 def expected_tensors(trainer: "Trainer", found: dict[str, Tensor]) -> dict[str, Tensor]:
     """Tensors like those of train.safetensors. What is there only after an update may be missing, all of it."""
-    parameters = dict(zip(trainer.names, trainer.parameters, strict=True))
+    parameters = trainer.named
     state = flatten(trainer.task.initial_state(trainer.model))
     optional: list[dict[str, Tensor]] = [{f"state.{i}": part for i, part in enumerate(state)}]
     for name, like in optim.expected_state(trainer.config.optimizer, parameters).items():

@@ -13,7 +13,8 @@ the name `known`, the symbols of the model that training starts from), and which
     batch(seed, step, rows)          the data of update `step` for a slice of the rows, with a method `to(device)`: a
                                      pure function of its arguments
     initial_state(model)             the zero state of all rows; None if nothing is carried from update to update
-    resets(step)                     whether update `step` starts from the zero state (state None)
+    carried(state, seed, step, rows) what update `step` starts from, of the state that the one before left to a slice of
+                                     the rows (None: the zero state)
     loss(model, batch, state)        (sum of nats, symbols counted, state after: None, a tensor (L,B,H), or a pair)
     validate(model, full, tick, world)  {metric: ..., more: ...}, by all processes of the world together, each its
                                      share; all call `tick()` between the same portions of work, it may raise
@@ -80,9 +81,9 @@ class Trainer:
         self.device = device
         self.model = build(task, self.seed, start, device)
         world.watch(self.model)
-        self.names = [name for name, _ in self.model.named_parameters()]
-        self.parameters = list(self.model.parameters())
-        self.optimizer = optim.build(config.optimizer, self.parameters)
+        self.named = dict(self.model.named_parameters())
+        self.parameters = list(self.named.values())
+        self.optimizer = optim.build(config.optimizer, self.named)
         self.averages = optim.Averages(self.model, config.optimizer.ema)
         self.explosions = optim.Explosions(config.optimizer.explode)
         self.signals = Signals()
@@ -149,9 +150,9 @@ class Trainer:
 
     def update(self) -> None:
         """One minibatch: forward, backward, and, if all is well, one step of the optimizer."""
-        if self.task.resets(self.step):
-            self.state = None
-        batch = self.task.batch(self.seed, self.step, self.world.rows(self.task.rows)).to(self.device)
+        rows = self.world.rows(self.task.rows)
+        self.state = self.task.carried(self.state, self.seed, self.step, rows)
+        batch = self.task.batch(self.seed, self.step, rows).to(self.device)
         optim.seed(self.world.seed(self.seed, self.step), self.device)  # dropout
         nats, count, state = self.task.loss(self.model, batch, self.state)
         symbols, total = self.world.total(count, float(nats.detach()))
@@ -174,8 +175,10 @@ class Trainer:
 
     def apply(self, norm: float) -> None:
         self.counters.bad_in_a_row = 0
+        rate = self.learning_rate()
         for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate()
+            group["lr"] = rate * group["factor"]
+        optim.shrink(self.named, rate * self.config.optimizer.weight_decay)
         optim.clip_and_step(self.optimizer, norm, self.config.optimizer.clip)
         self.averages.update(self.model, self.step)
 

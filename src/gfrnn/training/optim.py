@@ -1,16 +1,22 @@
 """From gradient to update: RMSProp in Graves' form, Adam, schedules, clipping, explosions, averaged weights."""
 
+import dataclasses
 import math
 import statistics
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from gfrnn.errors import UsageError
 from gfrnn.training.config import OptimizerConfig
+
+# Kinds of a layer's parameters, as parameters.py names them.
+GATES = ("weight_ig", "weight_hg", "bias_g")
+RECURRENT = ("weight_hh", "weight_fb")
 
 
 class GravesRMSProp(torch.optim.Optimizer):
@@ -27,7 +33,12 @@ class GravesRMSProp(torch.optim.Optimizer):
     """
 
     def __init__(
-        self, params: Iterable[nn.Parameter], lr: float, decay: float = 0.95, momentum: float = 0.9, eps: float = 1e-4
+        self,
+        params: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+        lr: float,
+        decay: float = 0.95,
+        momentum: float = 0.9,
+        eps: float = 1e-4,
     ) -> None:
         super().__init__(params, {"lr": lr, "decay": decay, "momentum": momentum, "eps": eps})
         for group in self.param_groups:
@@ -54,26 +65,53 @@ class GravesRMSProp(torch.optim.Optimizer):
             torch._foreach_add_(params, delta)
 
 
-def build(config: OptimizerConfig, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer of a recipe. Adam is torch's fused one where it can be: one pass over the weights."""
-    params = list(parameters)
+def build(config: OptimizerConfig, parameters: Mapping[str, nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer of a recipe. Adam is torch's fused one where it can be: one pass over the weights.
+
+    Its groups carry a `factor` of the learning rate; there is one group unless gates have a rate of their own.
+    """
+    groups = split(config, parameters)
     if config.optimizer == "rmsprop":
-        return GravesRMSProp(params, config.learning_rate, config.decay, config.momentum, config.epsilon)
-    fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in params)
-    return torch.optim.Adam(params, config.learning_rate, (config.momentum, config.decay), config.epsilon, fused=fused)
+        return GravesRMSProp(groups, config.learning_rate, config.decay, config.momentum, config.epsilon)
+    fused = all(p.device.type in ("cpu", "cuda") and p.is_floating_point() for p in parameters.values())
+    return torch.optim.Adam(groups, config.learning_rate, (config.momentum, config.decay), config.epsilon, fused=fused)
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, names: list[str]) -> dict[str, Tensor]:
-    """The optimizer's state as named tensors: `names` are those of its parameters, in order."""
-    params = [p for group in optimizer.param_groups for p in group["params"]]
+def split(config: OptimizerConfig, parameters: Mapping[str, nn.Parameter]) -> list[dict[str, Any]]:
+    """The parameters by what their learning rate is multiplied by."""
+    factor = config.gate_learning_rate
+    if factor == 1:
+        return [{"params": list(parameters.values()), "factor": 1.0}]
+    gates = kinds(parameters, GATES)
+    if not gates:
+        raise UsageError(f"gate_learning_rate {factor}: the model has no global reset gates that learn")
+    others = [p for name, p in parameters.items() if name not in gates]
+    return [{"params": others, "factor": 1.0}, {"params": list(gates.values()), "factor": factor}]
+
+
+def kinds(parameters: Mapping[str, nn.Parameter], wanted: Collection[str]) -> dict[str, nn.Parameter]:
+    """Those of the parameters of layers that are of these kinds, whichever layer's they are."""
+    return {name: p for name, p in parameters.items() if name.rpartition(".")[2].rpartition("_l")[0] in wanted}
+
+
+@torch.no_grad()
+def shrink(parameters: Mapping[str, nn.Parameter], amount: float) -> None:
+    """Decoupled weight decay: every recurrent matrix loses this part of itself."""
+    matrices: list[Tensor] = list(kinds(parameters, RECURRENT).values()) if amount else []
+    if matrices:
+        torch._foreach_mul_(matrices, 1 - amount)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
+    """The optimizer's state as named tensors."""
     return {
         f"{name}.{key}": value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
-        for name, p in zip(names, params, strict=True)
+        for name, p in parameters.items()
         for key, value in optimizer.state[p].items()
     }
 
 
-def expected_state(config: OptimizerConfig, parameters: dict[str, nn.Parameter]) -> dict[str, dict[str, Tensor]]:
+def expected_state(config: OptimizerConfig, parameters: Mapping[str, nn.Parameter]) -> dict[str, dict[str, Tensor]]:
     """Of each parameter, by its name: tensors like those the optimizer keeps for it after an update.
 
     A trial update of a parameter that no other is like tells which of them are as large as the parameter.
@@ -82,17 +120,18 @@ def expected_state(config: OptimizerConfig, parameters: dict[str, nn.Parameter])
     for name, parameter in parameters.items():
         trial = nn.Parameter(torch.zeros(7, dtype=parameter.dtype, device=parameter.device))
         trial.grad = torch.zeros_like(trial)
-        optimizer = build(config, [trial])
+        optimizer = build(dataclasses.replace(config, gate_learning_rate=1.0), {name: trial})
         optimizer.step()
         kept = optimizer.state[trial].items()
         expected[name] = {key: parameter if value.shape == trial.shape else value for key, value in kept}
     return expected
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, names: list[str], tensors: dict[str, Tensor]) -> None:
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter], tensors: dict[str, Tensor]
+) -> None:
     """Take back what `optimizer_tensors` gave."""
-    params = [p for group in optimizer.param_groups for p in group["params"]]
-    for name, p in zip(names, params, strict=True):
+    for name, p in parameters.items():
         own = {key[len(name) + 1 :]: value for key, value in tensors.items() if key.rpartition(".")[0] == name}
         # Adam counts its steps on the CPU, except where it is fused.
         moved = {key for key in own if key != "step" or optimizer.defaults.get("fused")}
@@ -111,6 +150,8 @@ def schedule(config: OptimizerConfig, step: int, fraction: float) -> float:
         return warm * (1 - fraction)
     if config.schedule == "cosine":
         return warm * 0.5 * (1 + math.cos(math.pi * fraction))
+    if config.schedule == "late":
+        return warm * min(1.0, (1 - fraction) / config.decay_share)
     return warm
 
 

@@ -23,7 +23,7 @@ def take(trainer: "Trainer") -> Snapshot:
     state = trainer.world.gather(flatten(trainer.state), trainer.task.rows)
     counters = trainer.counters
     counters.seconds, counters.explosions = trainer.seconds(), trainer.explosions.to_mapping()
-    tensors = {f"optimizer.{k}": v for k, v in optim.optimizer_tensors(trainer.optimizer, trainer.names).items()}
+    tensors = {f"optimizer.{k}": v for k, v in optim.optimizer_tensors(trainer.optimizer, trainer.named).items()}
     tensors |= {f"state.{i}": part for i, part in enumerate(state)}
     tensors |= {f"average.{name}": tensor for name, tensor in trainer.averages.tensors.items()}
     tensors["rng"] = torch.get_rng_state()
@@ -87,10 +87,10 @@ def put_back(trainer: "Trainer", snapshot: Snapshot) -> None:
     def section(prefix: str) -> dict[str, torch.Tensor]:
         return {k.removeprefix(prefix): v for k, v in snapshot.tensors.items() if k.startswith(prefix)}
 
-    optim.restore_optimizer(trainer.optimizer, trainer.names, section("optimizer."))
+    optim.restore_optimizer(trainer.optimizer, trainer.named, section("optimizer."))
     averages = section("average.")
     device = trainer.device
-    trainer.averages.tensors = {name: averages[name].to(device) for name in trainer.names if name in averages}
+    trainer.averages.tensors = {name: averages[name].to(device) for name in trainer.named if name in averages}
     parts = section("state.")
     trainer.state = unflatten(trainer.world.own(tuple(parts[key].to(device) for key in sorted(parts))))
     trainer.explosions.restore(trainer.counters.explosions)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import gfrnn
-from gfrnn.errors import DataError, UsageError
+from gfrnn.errors import DataError, NonFinite, UsageError
 from gfrnn.models.device import find_device
 from gfrnn.progress import Progress
 from gfrnn.storage.run_folder import BEST, CONFIG, METRICS, MODEL, has_file
@@ -120,7 +120,11 @@ def train_together(
         if world.first:
             trainer.config.save(out / CONFIG)
             announce(trainer, snapshot is None, shorter)
-        trainer.run()
+        try:
+            trainer.run()
+        except NonFinite as error:
+            log.write("diverged", trainer.step, why=str(error))
+            raise
         return summary(trainer, already_done)
 
 

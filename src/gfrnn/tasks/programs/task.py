@@ -58,8 +58,8 @@ class Programs:
     def initial_state(self, model: Seq2Seq) -> None:
         return None
 
-    def resets(self, step: int) -> bool:
-        return True
+    def carried(self, state: Any, seed: int, step: int, rows: slice) -> None:
+        return None
 
     def loss(self, model: Seq2Seq, batch: Batch, state: Any) -> tuple[Tensor, float, None]:
         """Every program counts as one of usual size, so that its weight does not depend on its minibatch."""

@@ -17,6 +17,9 @@ class TextConfig(Section):
     rows: int = option(100, "texts read in parallel: the minibatch", least=1)
     length: int = option(100, "characters per row and update: truncated back-propagation", least=1)
     reset_every: int = option(100, "zero the hidden state before every n-th update; 0: never", least=0)
+    reset_probability: float = option(
+        0.0, "zero a row's hidden state before an update with this probability, each row by itself", least=0, most=1
+    )
     unknown: Literal["learn", "refuse", "replace"] = option(
         "learn",
         "bytes that enwik8 (or the model of --init) does not have: learnt (the model knows all 256 then), refused, "

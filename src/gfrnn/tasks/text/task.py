@@ -17,7 +17,7 @@ from gfrnn.models.vocabulary import Vocabulary
 from gfrnn.tasks.text import corpus
 from gfrnn.tasks.text.config import TextConfig
 from gfrnn.tasks.text.score import score_text
-from gfrnn.tasks.world import World
+from gfrnn.tasks.world import World, flatten, unflatten
 
 
 class TextTask:
@@ -88,9 +88,16 @@ class TextTask:
     def initial_state(self, model: CharLM) -> Any:
         return model.layer.initial_state(self.rows)
 
-    def resets(self, step: int) -> bool:
-        """Whether update `step` starts from the zero state."""
-        return self.options.reset_every > 0 and step % self.options.reset_every == 0
+    def carried(self, state: Any, seed: int, step: int, rows: slice) -> Any:
+        """What update `step` starts from: `state`, but for the global rows in `rows` that begin anew."""
+        every, probability = self.options.reset_every, self.options.reset_probability
+        if state is None or (every > 0 and step % every == 0):
+            return None
+        if not probability:
+            return state
+        keeps = torch.from_numpy(np.random.default_rng([seed, step]).random(self.rows)[rows] >= probability)
+        parts = flatten(state)
+        return unflatten(tuple(part * keeps.to(part)[:, None] for part in parts))
 
     def batch(self, seed: int, step: int, rows: slice) -> Tensor:
         """Symbol numbers (length + 1, B) of the global rows in `rows`: what is read, one character ahead."""
