@@ -22,7 +22,7 @@ from tolerance import assert_close
 from torch import Tensor
 
 from gfrnn import ops
-from gfrnn.ops import cpu
+from gfrnn.ops import cpu, manual_forward
 
 FAST = [name for name in cases.backends() if name != "reference"]
 fast_backends = pytest.mark.parametrize("backend", FAST)
@@ -154,6 +154,14 @@ def test_expanded_tensors(problem: Problem, backend: str) -> None:
     found = run(problem, backend, expanded)
     assert found["gradient of h0"].shape == copies["h0"].shape
     assert_agree(problem, found, run(problem, "reference", copies))
+
+
+@few_problems
+def test_manual_takes_a_long_sequence_in_blocks(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two timesteps at a time, the last block shorter where T is odd: what passes between blocks is everything."""
+    monkeypatch.setattr(manual_forward, "ROWS", 2 * problem.batch)
+    assert len(manual_forward.blocks(problem.time, problem.batch)) > 1
+    assert_agree(problem, solve(problem, "manual", torch.float64), truths(problem)[0])
 
 
 @every_backend

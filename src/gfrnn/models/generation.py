@@ -25,7 +25,8 @@ from gfrnn.layers import GatedFeedback
 from gfrnn.models.char_lm import CharLM
 from gfrnn.models.pretrained import evaluating
 from gfrnn.models.text_loop import TextLoop
-from gfrnn.ops.manual import IMPLEMENTS, Steps
+from gfrnn.ops.manual import IMPLEMENTS
+from gfrnn.ops.manual_plain import Steps
 
 PROMPT_CHUNK = 1000
 LOOP_CHUNK = 128  # characters the C++ loop draws before they are shown

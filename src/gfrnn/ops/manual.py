@@ -2,25 +2,23 @@
 
 README.md beside this file derives it in the paper's letters. Three things leave the time loop: the products with x_t of
 all timesteps (one product before it), the recurrent products of all layers with h*_{t-1} (one product per step instead
-of one per layer), and every weight gradient (one product after it).
-
-A layer's row of pre-activations, activations or their gradients (`delta`) has C = G*H + n columns:
-[candidate H | unit-wise gates (G-1)*H | global reset gates n], n = L if the wiring has any, else 0.
+of one per layer), and every weight gradient (one product after it). What is left in the loop is done in place.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, sigmoid
+from torch import Tensor
 
-from gfrnn.equations import FEEDBACK, GATED, STACKED, UNITS, Spec, State, Weights
+from gfrnn.equations import FEEDBACK, GATED, STACKED, UNITS, Spec, State
+from gfrnn.ops import manual_plain
 from gfrnn.ops.again import gradients_again, is_asked_for_more
 from gfrnn.ops.call import Call, Scanned, constant_gates
 from gfrnn.ops.declared import Implements, Transform
-from gfrnn.ops.manual_backward import gradients
+from gfrnn.ops.manual_backward import Given, gradients
+from gfrnn.ops.manual_forward import Kept, forward
 from gfrnn.ops.manual_units import MATHS
-from gfrnn.ops.matrices import Matrices, has_gates, hearing, matrices, sources, unflatten_weights
+from gfrnn.ops.matrices import has_gates, unflatten_weights
 
 IMPLEMENTS = Implements(
     units=MATHS.keys(),
@@ -34,78 +32,19 @@ def why_unavailable() -> list[str]:
 
 
 def scan(call: Call) -> Scanned:
-    x, lengths = call.x, call.lengths
+    x, lengths, spec = call.x, call.lengths, call.spec
     if lengths is not None:  # what stands in the padding (NaN, or no index at all) must not meet the weights
         running = torch.arange(x.shape[0], device=x.device)[:, None] < lengths
         x = torch.where(running if x.dim() == 2 else running[:, :, None], x, torch.zeros_like(x))
-    flat = [tensor for w in call.weights for tensor in w]
-    # torch.compile derives a backward of its own from the traced forward, and cannot trace this Function's.
-    run = _Scan.forward if torch.compiler.is_compiling() else _Scan.apply
-    h, h_n, c_n, g, *_ = run(call.spec, x, *call.state, lengths, call.dropout_masks, *flat)
-    state = State(h_n, c_n if UNITS[call.spec.unit].has_cell else None)
+    if torch.compiler.is_compiling():  # the compiler derives a backward of its own, and cannot trace the Function's
+        h, state, g = manual_plain.scan(spec, call.weights, x, call.state, lengths, call.dropout_masks)
+    else:
+        flat = [tensor for w in call.weights for tensor in w]
+        h, h_n, c_n, g, *_ = _Scan.apply(spec, x, *call.state, lengths, call.dropout_masks, *flat)
+        state = State(h_n, c_n if UNITS[spec.unit].has_cell else None)
     if not call.return_gates:
         return Scanned(h.flatten(2), state, None)
-    return Scanned(h.flatten(2), state, g if has_gates(call.spec) else constant_gates(call))
-
-
-class Joined:
-    """All layers' matrices, with one product per timestep for whatever hears the same h*_{t-1}."""
-
-    def __init__(self, spec: Spec, weights: Sequence[Weights]) -> None:
-        self.spec = spec
-        self.own, self.apart = hearing(spec)
-        self.layers = [matrices(spec, w, j) for j, w in enumerate(weights)]
-        # Unit-wise and global gates of all layers hear the same: one product.
-        self.joined = None if self.own or self.apart else torch.cat([m.units for m in self.layers]).T
-
-    def step(
-        self, fed: list[Tensor], h_prev: Tensor, c_prev: Tensor | None, masks: Tensor | None
-    ) -> tuple[list[Tensor], list[Any], list[Tensor], list[Tensor]]:
-        """One timestep from h_prev, c_prev (B, L, H): per layer h, c, [candidate | gates] and the gated sum q."""
-        spec, own, apart = self.spec, self.own, self.apart
-        G, H, L = len(UNITS[spec.unit].gates), spec.hidden_size, spec.num_layers
-        unit_forward, gated = MATHS[spec.unit].forward, has_gates(spec)
-        heard = None if self.joined is None else (h_prev.flatten(1) @ self.joined).chunk(L, dim=1)
-        h_rows: list[Tensor] = []
-        c_rows: list[Any] = []
-        act_rows, q_rows = [], []
-        for j, m in enumerate(self.layers):
-            pre = fed[j]
-            if m.below is not None:
-                up = h_rows[-1] if masks is None else h_rows[-1] * masks[:, j - 1]
-                pre = pre + up @ m.below.T
-            past = sources(spec, j, h_prev, own or apart) @ m.units.T if heard is None else heard[j]
-            if m.u_g is not None:
-                past = torch.cat([past, h_prev.flatten(1) @ m.u_g.T], dim=1)
-            gates = sigmoid(pre[..., H:] + past)
-            scaled = h_prev * gates[:, (G - 1) * H :, None] if gated else h_prev
-            q = sources(spec, j, scaled, own) @ m.candidate.T
-            c_own = None if c_prev is None else c_prev[:, j]
-            h_j, c_j, candidate = unit_forward(pre[..., :H], q, gates, h_prev[:, j], c_own)
-            h_rows.append(h_j)
-            c_rows.append(c_j)
-            act_rows.append(torch.cat([candidate, gates], dim=1))
-            q_rows.append(q)
-        return h_rows, c_rows, act_rows, q_rows
-
-
-class Steps:
-    """Single timesteps without gradients: the matrices are joined once, not at every step as `scan` has to."""
-
-    @torch.no_grad()
-    def __init__(self, spec: Spec, weights: Sequence[Weights]) -> None:
-        self.net = Joined(spec, weights)
-        every = torch.arange(spec.input_size, device=weights[0].W.device)
-        self.tables = [_feed(every, m) for m in self.net.layers]  # W x + b of every index, or just b
-
-    @torch.no_grad()
-    def __call__(self, index: Tensor, state: State) -> State:
-        """The state after the symbols `index` (B,)."""
-        fed = [table if table.dim() == 1 else table[index] for table in self.tables]
-        h, c, *_ = self.net.step(
-            fed, state.h.transpose(0, 1), None if state.c is None else state.c.transpose(0, 1), None
-        )
-        return State(torch.stack(h), None if state.c is None else torch.stack(c))
+    return Scanned(h.flatten(2), state, g if has_gates(spec) else constant_gates(call))
 
 
 class _Scan(torch.autograd.Function):
@@ -120,49 +59,17 @@ class _Scan(torch.autograd.Function):
         lengths: Tensor | None,
         masks: Tensor | None,
         *flat: Tensor | None,
-    ) -> tuple[Tensor, ...]:
-        T = x.shape[0]
-        G, H = len(UNITS[spec.unit].gates), spec.hidden_size
-        gated = has_gates(spec)
-        net = Joined(spec, unflatten_weights(flat))
-        fed = [_feed(x, m) for m in net.layers]  # W x_t + b of all timesteps
-        h_prev, c_prev = h0.transpose(0, 1), None if c0 is None else c0.transpose(0, 1)
-        hs, acts, qs = [], [], []
-        cs: list[Any] = []
-        for t in range(T):
-            now = [f if f.dim() == 1 else f[t] for f in fed]
-            h_rows, c_rows, act_rows, q_rows = net.step(now, h_prev, c_prev, None if masks is None else masks[t])
-            h = torch.stack(h_rows, 1)
-            c = None if c_prev is None else torch.stack(c_rows, 1)
-            if lengths is not None:
-                running = (t < lengths)[:, None, None]
-                hs.append(torch.where(running, h, 0.0))
-                h = torch.where(running, h, h_prev)
-                c = None if c is None or c_prev is None else torch.where(running, c, c_prev)
-            else:
-                hs.append(h)
-            acts.append(torch.stack(act_rows, 1))
-            if MATHS[spec.unit].keeps_q:
-                qs.append(torch.stack(q_rows, 1))
-            h_prev, c_prev = h, c
-            cs.append(c)
-        none = h0.new_empty(0)
-        act = torch.stack(acts)  # (T, B, L, C)
-        g = act[..., G * H :].clone() if gated else none
-        if gated and lengths is not None:
-            g *= (torch.arange(T, device=x.device)[:, None] < lengths)[:, :, None, None]
-        c_n = none if c_prev is None else c_prev.transpose(0, 1).contiguous()
-        kept_c = none if c0 is None else torch.stack(cs)
-        kept_q = torch.stack(qs) if qs else h0.new_empty(0)
-        return torch.stack(hs), h_prev.transpose(0, 1).contiguous(), c_n, g, act, kept_c, kept_q
+    ) -> tuple[Tensor | None, ...]:
+        h, last, g, kept = forward(spec, unflatten_weights(flat), x, State(h0, c0), lengths, masks)
+        return h, last.h, h.new_empty(0) if last.c is None else last.c, g, kept.c, kept.q, *kept.acts
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         spec, *tensors = inputs
         h, _, _, _, *kept = output
-        ctx.mark_non_differentiable(*kept)
+        ctx.mark_non_differentiable(*(tensor for tensor in kept if tensor is not None))
         ctx.save_for_backward(*tensors, h, *kept)
-        ctx.spec = spec
+        ctx.spec, ctx.weights = spec, len(tensors) - 5
         ctx.set_materialize_grads(False)
 
     @staticmethod
@@ -172,21 +79,16 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dh: Any, dh_n: Any, dc_n: Any, dg: Any, *_: Any) -> tuple[Any, ...]:
-        *tensors, h, act, c, q = ctx.saved_tensors
+        x, h0, c0, lengths, masks, *rest = ctx.saved_tensors
+        flat, (h, c, q, *acts) = rest[: ctx.weights], rest[ctx.weights :]
+        weights = unflatten_weights(tuple(flat))
         if is_asked_for_more((dh, dh_n, dc_n, dg)):
-            x, h0, c0, lengths, masks, *flat = tensors
-            call = Call(x, State(h0, c0), unflatten_weights(tuple(flat)), ctx.spec, lengths, masks)
+            call = Call(x, State(h0, c0), weights, ctx.spec, lengths, masks)
             given = (None if dh is None else dh.reshape(*h.shape[:2], h.shape[2] * h.shape[3]), dh_n, dc_n, dg)
             dx, dh0, dc0, *d_flat = gradients_again(call, given)
-            return None, dx, dh0, dc0, None, None, *d_flat
-        return None, *gradients(ctx.spec, tensors, h, act, c, q, dh, dh_n, dc_n, dg, ctx.needs_input_grad[1])
-
-
-def _feed(x: Tensor, m: Matrices) -> Tensor:
-    """W x_t + b for all timesteps (T, B, C), or just b (C,)."""
-    bias = m.candidate.new_zeros(m.candidate.shape[0] + m.units.shape[0] + (0 if m.u_g is None else m.u_g.shape[0]))
-    bias = bias if m.bias is None else m.bias
-    if m.x is None:
-        return bias
-    products = x @ m.x.T if x.is_floating_point() else torch.nn.functional.embedding(x, m.x.T)
-    return products + bias
+        else:
+            asked = Given(dh, dh_n, dc_n, dg if has_gates(ctx.spec) else None)
+            dx, dh0, dc0, *d_flat = gradients(
+                ctx.spec, weights, x, State(h0, c0), lengths, masks, h, Kept(acts, c, q), asked, ctx.needs_input_grad[1]
+            )
+        return None, dx, dh0, dc0, None, None, *d_flat

@@ -1,168 +1,156 @@
-"""The backward of manual.py, written by hand: README.md beside this file has the derivation and the letters."""
+"""The backward of manual.py through time, by hand: README.md beside this file has the derivation and the letters."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gfrnn.equations import UNITS, Spec
-from gfrnn.ops.manual_units import MATHS
-from gfrnn.ops.matrices import Matrices, candidate_back, has_gates, hearing, matrices, sources, unflatten_weights
+from gfrnn.equations import Spec, State, Weights
+from gfrnn.ops.manual_forward import (
+    Heard,
+    Kept,
+    after_end,
+    blocks,
+    hears,
+    last_of,
+    layer,
+    layers_gates,
+    of,
+    one_step_earlier,
+    steps,
+)
+from gfrnn.ops.manual_sums import Sums
+from gfrnn.ops.manual_units import MATHS, Back, sigmoid_backward
+from gfrnn.ops.matrices import Together, add_product, has_gates, hearing, product, split_columns, together
+
+
+class Given(NamedTuple):
+    """Gradients of what the forward returned; None where nobody asked."""
+
+    h: Tensor | None  # (T, B, L, H)
+    h_n: Tensor | None  # (L, B, H)
+    c_n: Tensor | None
+    g: Tensor | None  # (T, B, L, n)
+
+
+class Block(NamedTuple):
+    """Some timesteps as the forward left them, and the gradients given for them."""
+
+    act: Tensor  # (timesteps, B, L*C)
+    past: Sequence[Tensor]  # h_{t-1}, each (B, L, H)
+    c: Tensor | None  # (timesteps, B, L, H)
+    c_past: Sequence[Tensor] | None
+    q: Tensor | None
+    masks: Tensor | None
+    dh: Tensor | None
+    dc: Tensor | None
+    dg: Tensor | None
 
 
 def gradients(
     spec: Spec,
-    tensors: list[Any],
-    h: Tensor,
-    act: Tensor,
-    c: Tensor,
-    q: Tensor,
-    dh: Tensor | None,
-    dh_n: Tensor | None,
-    dc_n: Tensor | None,
-    dg: Tensor | None,
-    need_dx: bool,
-) -> list[Any]:
-    """Gradients in the order of `tensors`: x, h0, c0, lengths, masks, then each layer's weights."""
-    x, h0, c0, lengths, masks, *flat = tensors
-    layers = [matrices(spec, w, j) for j, w in enumerate(unflatten_weights(tuple(flat)))]
-    past, past_c = _one_step_earlier(h, h0, lengths), None if c0 is None else _one_step_earlier(c, c0, lengths)
-    if dg is not None and (not has_gates(spec) or dg.numel() == 0):
-        dg = None
-    d_now, d_c, delta, dq = _through_time(
-        spec, layers, act, past, c, past_c, q, lengths, masks, (dh, dh_n, dc_n, dg), h0
-    )
-    up = h if masks is None else h[:, :, :-1] * masks
-    dx = torch.zeros_like(x) if need_dx else None
-    d_weights: list[Tensor | None] = []
-    for j, m in enumerate(layers):
-        d_j = delta[:, :, j].flatten(0, 1)
-        if dx is not None and m.x is not None:
-            dx += delta[:, :, j] @ m.x
-        # The gated sum's gradient enters U of the candidate as dq, where it was kept, or as the candidate's own delta.
-        d_candidate = d_j[:, : spec.hidden_size] if dq is None else dq[:, :, j].flatten(0, 1)
-        d_weights += _weight_gradients(spec, m, j, x, past, act, up, d_j, d_candidate)
-    dc0 = None if d_c is None else d_c.transpose(0, 1).contiguous()
-    return [dx, d_now.transpose(0, 1).contiguous(), dc0, None, None, *d_weights]
-
-
-def _one_step_earlier(values: Tensor, first: Tensor, lengths: Tensor | None) -> Tensor:
-    """(T, B, L, H) shifted by one step, starting from `first` (L, B, H). Beyond a row's end nobody looks."""
-    return torch.cat([first.transpose(0, 1)[None], values[:-1]])
-
-
-def _through_time(
-    spec: Spec,
-    layers: list[Matrices],
-    act: Tensor,
-    past: Tensor,
-    c: Tensor,
-    past_c: Tensor | None,
-    q: Tensor,
+    weights: Sequence[Weights],
+    x: Tensor,
+    state: State,
     lengths: Tensor | None,
     masks: Tensor | None,
-    given: tuple[Tensor | None, ...],
-    h0: Tensor,
-) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
-    """dL/dh0, dL/dc0 (B, L, H), the deltas (T, B, L, C) of all pre-activations and, if kept, of the gated sums."""
-    dh, dh_n, dc_n, dg = given
-    T, B, L, _ = act.shape
-    G, H = len(UNITS[spec.unit].gates), spec.hidden_size
-    maths, gated = MATHS[spec.unit], has_gates(spec)
-    own, apart = hearing(spec)
-    joined = None if own or apart else torch.cat([m.units for m in layers])
-    carried = h0.new_zeros(B, L, H) if dh_n is None else dh_n.transpose(0, 1)
-    d_c = None if past_c is None else (h0.new_zeros(B, L, H) if dc_n is None else dc_n.transpose(0, 1))
-    deltas, dqs = [], []
-    for t in range(T - 1, -1, -1):
-        running = None if lengths is None else (t < lengths)[:, None, None]
-        total = carried if dh is None else carried + (dh[t] if running is None else torch.where(running, dh[t], 0.0))
-        alive = total if running is None else torch.where(running, total, 0.0)
-        d_h, d_past = list(alive.unbind(1)), torch.zeros_like(alive)
-        new_c: list[Any] = []
-        rows: list[Any] = [None] * L
-        q_rows: list[Any] = [None] * L
+    h: Tensor,
+    kept: Kept,
+    given: Given,
+    need_dx: bool,
+) -> list[Any]:
+    """Gradients of x, h0, c0, and of every field of each layer's Weights."""
+    net, some = together(spec, weights), blocks(*h.shape[:2])
+    sums = Sums(spec, net, x)
+    dx = x.new_empty(x.shape) if need_dx else None
+    delta, dq = torch.empty_like(kept.acts[0]), None if kept.q is None else torch.empty_like(h[some[0]])
+    dh, dc, dg = given.h, None, given.g
+    d_h, d_c = torch.zeros_like(h[0]), None if kept.c is None else torch.zeros_like(h[0])
+    if lengths is not None:
+        dh, dc, dg = at_their_ends(given, lengths, h)
+    else:
+        for d, last in ((d_h, given.h_n), (d_c, given.c_n)):
+            if d is not None and last is not None:
+                d.copy_(last.transpose(0, 1))
+    h0, c0 = state.map(lambda part: part.transpose(0, 1))
+    for part, act in reversed(list(zip(some, kept.acts, strict=True))):
+        past, c_past = one_step_earlier(h, h0, part), None if kept.c is None else one_step_earlier(kept.c, c0, part)
+        parts = (of(tensor, part) for tensor in (kept.q, masks, dh, dc, dg))
+        block, size = Block(act, past, of(kept.c, part), c_past, *parts), len(act)
+        through_block(spec, net, block, d_h, d_c, delta[:size], of(dq, slice(0, size)))
+        sums.add(x[part], past, h[part], block.masks, act, delta[:size], of(dq, slice(0, size)))
+        if dx is not None:
+            product(sums.of_fed(delta[:size]), net.x, out=dx[part].flatten(0, 1))
+    first = State(d_h, d_c).map(lambda d: last_of(d[None], None))
+    return [dx, *first, *sums.of_weights(weights[0].b is not None)]
+
+
+def at_their_ends(given: Given, lengths: Tensor, h: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """What is given for the last states, at each row's last step, and nothing after it: for h, c (T, B, L, H) and g.
+
+    So no gradient ever enters a row that has ended, and all its deltas are 0.
+    """
+    ended, ends = after_end(len(h), lengths), (lengths - 1, torch.arange(len(lengths), device=lengths.device))
+    dh = torch.zeros_like(h) if given.h is None else given.h.masked_fill(ended, 0.0)
+    if given.h_n is not None:
+        dh[ends] += given.h_n.transpose(0, 1)
+    dc = None if given.c_n is None else torch.zeros_like(h)
+    if dc is not None and given.c_n is not None:
+        dc[ends] = given.c_n.transpose(0, 1)
+    return dh, dc, None if given.g is None else given.g.masked_fill(ended, 0.0)
+
+
+def through_block(
+    spec: Spec, net: Together, block: Block, d_past: Tensor, d_c: Tensor | None, delta: Tensor, dq: Tensor | None
+) -> None:
+    """From the last of some timesteps to the first, layers from the top down: fills `delta` and `dq`.
+
+    `d_past` and `d_c` (B, L, H) are what t+1 carried back, and leave as what the first of the timesteps does.
+    """
+    B, L, H = d_past.shape
+    maths, gated, own = MATHS[spec.unit], has_gates(spec), hearing(spec)[0]
+    (candidates, gates), (d_candidates, d_gates) = split_columns(block.act, spec), split_columns(delta, spec)
+    at_once = steps(spec, candidates, gates, c=block.c, q=block.q, h_prev=block.past, c_prev=block.c_past)
+    d_at_once = steps(spec, d_candidates, d_gates)
+    layers = [steps(spec, candidates[:, :, j], gates[:, :, j]) for j in range(L)]
+    d_layers = [steps(spec, d_candidates[:, :, j], d_gates[:, :, j], q=layer(dq, j)) for j in range(L)]
+    its_gates, its_d_gates = layers_gates(spec, gates), layers_gates(spec, d_gates)
+    hearings = [hears(group, delta[..., L * H :]) for group in net.hearing]
+    sent, d_h, slopes = Heard(spec, B, like=delta), torch.empty_like(d_past), torch.empty_like(d_past)
+    gate_terms, d_star = torch.empty_like(sent.scaled), d_past.flatten(1)
+    cells = [None] * L if d_c is None else d_c.unbind(1)
+    backs = [Back(*rows) for rows in zip(d_h.unbind(1), cells, d_past.unbind(1), slopes.unbind(1), strict=True)]
+    dh = None if block.dh is None else block.dh.unbind(0)
+    for t in range(len(delta) - 1, -1, -1):
+        d_h.copy_(d_past) if dh is None else torch.add(d_past, dh[t], out=d_h)
+        if d_c is not None and block.dc is not None:
+            d_c.add_(block.dc[t])
+        maths.slopes(at_once[t], d_at_once[t], slopes)
+        d_past.zero_()
+        h_prev = block.past[t]
         for j in range(L - 1, -1, -1):
-            m, a, h_prev = layers[j], act[t, :, j], past[t]
-            c_j = None if past_c is None else (c[t, :, j], past_c[t, :, j], d_c[:, j])  # type: ignore[index]
-            kept_q = q[t, :, j] if maths.keeps_q else None
-            d_pre, d_q, d_c_prev, direct = maths.backward(a, kept_q, h_prev[:, j], c_j, d_h[j])
-            if direct is not None:
-                d_past[:, j] += direct
-            d_scaled = d_q @ m.candidate
-            if own:
-                d_past[:, j] += d_scaled
-            elif not gated:
-                d_past += d_scaled.unflatten(1, (L, H))
+            d_step, (d_gates_j, d_g), (_, g), back = d_layers[j][t], its_d_gates[j][t], its_gates[j][t], backs[j]
+            maths.deltas(layers[j][t], d_step, back)
+            if not maths.keeps_q:
+                product(d_step.candidate, net.candidate[j], out=sent.flat if j else sent.flat_scaled)
             else:
-                g, d_scaled = a[:, G * H :], d_scaled.unflatten(1, (L, H))
-                d_gate = (d_scaled * h_prev).sum(-1)
-                if dg is not None:
-                    d_gate = d_gate + (dg[t, :, j] if running is None else torch.where(running[:, 0], dg[t, :, j], 0.0))
-                d_past += g[:, :, None] * d_scaled
-                d_pre = torch.cat([d_pre, d_gate * g * (1 - g)], dim=1)
-            if joined is None:
-                split = (G - 1) * H
-                d_past[:, j] += d_pre[:, H : H + split] @ m.units
-                if m.u_g is not None:
-                    d_past += (d_pre[:, H + split :] @ m.u_g).unflatten(1, (L, H))
-            if m.below is not None:
-                d_up = d_pre @ m.below
-                d_h[j - 1] = d_h[j - 1] + (d_up if masks is None else d_up * masks[t, :, j - 1])
-            rows[j], q_rows[j] = d_pre, d_q
-            new_c.append(d_c_prev)
-        delta = torch.stack(rows, 1)
-        if joined is not None:
-            d_past += (delta[:, :, H:].flatten(1) @ joined).unflatten(1, (L, H))
-        carried = d_past if running is None else torch.where(running, d_past, total)
-        if d_c is not None:
-            earlier = torch.stack(new_c[::-1], 1)
-            d_c = earlier if running is None else torch.where(running, earlier, d_c)
-        if running is not None:
-            delta = torch.where(running, delta, 0.0)
-        deltas.append(delta)
-        if maths.keeps_q:
-            d_q_all = torch.stack(q_rows, 1)
-            dqs.append(d_q_all if running is None else torch.where(running, d_q_all, 0.0))
-    return carried, d_c, torch.stack(deltas[::-1]), torch.stack(dqs[::-1]) if dqs else None
-
-
-def _weight_gradients(
-    spec: Spec,
-    m: Matrices,
-    j: int,
-    x: Tensor,
-    past: Tensor,
-    act: Tensor,
-    up: Tensor,
-    delta: Tensor,
-    d_candidate: Tensor,
-) -> list[Tensor | None]:
-    """One layer's, in the order of equations.Weights: each is one product over all (t, b)."""
-    unit, H = UNITS[spec.unit], spec.hidden_size
-    G = len(unit.gates)
-    own, apart = hearing(spec)
-    gated = has_gates(spec)
-    parts = []
-    if m.x is not None and x.is_floating_point():
-        parts.append(delta.T @ x.flatten(0, 1))
-    elif m.x is not None:
-        parts.append(delta.new_zeros(m.x.shape[1], delta.shape[1]).index_add_(0, x.flatten(), delta).T)
-    if m.below is not None:
-        parts.append(delta.T @ up[:, :, j - 1].flatten(0, 1))
-    d_in = torch.cat(parts, dim=1)
-    scaled = past * act[:, :, j, G * H :, None] if gated else past
-    d_cand = d_candidate.T @ sources(spec, j, scaled, own).flatten(0, 1)
-    d_units = delta[:, H : G * H].T @ sources(spec, j, past, own or apart).flatten(0, 1)
-    d_u_g = delta[:, G * H :].T @ past.flatten(2).flatten(0, 1) if gated else None
-    bias = None if m.bias is None else delta.sum(0)
-    d_U = d_units if apart else candidate_back(torch.cat([d_cand, d_units]), unit)
-    return [
-        candidate_back(d_in[: G * H], unit),
-        d_U,
-        d_cand if apart else None,
-        None if bias is None else candidate_back(bias[: G * H], unit),
-        d_in[G * H :] if gated else None,
-        d_u_g,
-        bias[G * H :] if bias is not None and gated else None,
-    ]
+                product(d_step.q, net.U(j), out=sent.flat_scaled)
+                if j:
+                    product(d_step.candidate, net.W_h(j), out=sent.up)
+            if gated:
+                d_gate = torch.mul(sent.scaled, h_prev, out=gate_terms).sum(-1, keepdim=True)
+                if block.dg is not None:
+                    d_gate += block.dg[t, :, j, :, None]
+                sigmoid_backward(d_gate, g, grad_input=d_g)
+                d_past.add_(torch.mul(sent.scaled, g, out=gate_terms))
+            elif own:
+                back.h_prev.add_(sent.scaled[:, 0])
+            else:
+                d_past.add_(sent.scaled)
+            if j:
+                add_product(d_gates_j, net.below[j], sent.up)
+                below = backs[j - 1].h
+                below.add_(sent.up) if block.masks is None else below.addcmul_(sent.up, block.masks[t, :, j - 1])
+        for group, its in zip(net.hearing, hearings, strict=True):
+            add_product(its[t], group.U, d_star[:, group.sources])

@@ -1,79 +1,131 @@
-"""The units of manual.py, forward and backward, on a layer's row [candidate | unit-wise gates | ...] of README.md.
+"""The units of manual.py, in the letters of README.md: as a function, in place, and backwards.
 
-`forward(fed, q, gates, h_prev, c_prev)` -> h, c, candidate: from what is fed to the candidate, the gated sum q, and the
-activations of the gates. `backward(a, q, h_prev, cell, dh)` -> the deltas of candidate and unit-wise gates, of q, of
-c_{t-1}, and what reaches h_{t-1} directly: from the activations a, and the cell's (c_t, c_{t-1}, dL/dc_t).
+`plain(fed, q, units, h_prev, c_prev)` -> h_t, c_t: from what is fed to the candidate, the gated sum q, and the
+activations of the unit-wise gates. `forward` does the same to the views of a Step, which hold the pre-activation
+fed + q of the candidate (fed alone, where q is kept) and the activations of the gates.
+
+The backward is in two parts. `slopes` is for all layers of a timestep at once: what does not need the gradient,
+written where the deltas belong. `deltas` multiplies it with the gradients that reach one layer.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, tanh
 
 from gfrnn.equations import GRU, LSTM, TANH
 
-Cell = tuple[Tensor, Tensor, Tensor]
-Forward = tuple[Tensor, Tensor | None, Tensor]
-Backward = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
+sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input  # of d and a: d a (1 - a)
+tanh_backward = torch.ops.aten.tanh_backward.grad_input  # of d and a: d (1 - a^2)
+
+
+class Step(NamedTuple):
+    """Views of one timestep, (B, H) of a layer or (B, L, H) of all: the activations and states, or the deltas."""
+
+    candidate: Any
+    units: tuple[Any, ...]  # the unit-wise gates
+    q: Any = None  # of a unit that keeps it
+    h: Any = None
+    c: Any = None  # of a unit that has a cell
+    h_prev: Any = None
+    c_prev: Any = None
+
+
+class Back(NamedTuple):
+    """Gradients (B, H) that reach a layer, and where what it sends to t-1 without a matrix is added."""
+
+    h: Any
+    c: Any  # carried from t+1; leaves as that of c_{t-1}
+    h_prev: Any
+    slope: Any  # of c_t in h_t, of a unit that has a cell
 
 
 class Maths(NamedTuple):
-    forward: Callable[..., Forward]
-    backward: Callable[..., Backward]
-    keeps_q: bool = False  # whether the backward asks for the gated sum
+    plain: Callable[[Tensor, Tensor, Sequence[Tensor], Tensor, Any], tuple[Tensor, Tensor | None]]
+    forward: Callable[[Step], None]
+    slopes: Callable[[Step, Step, Tensor], None]  # the last is for that of c_t in h_t, of a unit that has a cell
+    deltas: Callable[[Step, Step, Back], None]
+    keeps_q: bool = False  # whether the gated sum is kept apart, and has a gradient of its own
 
 
-def tanh_forward(fed: Tensor, q: Tensor, gates: Tensor, h_prev: Tensor, c_prev: None) -> Forward:
-    candidate = tanh(fed + q)
-    return candidate, None, candidate
+def tanh_plain(fed: Tensor, q: Tensor, units: Sequence[Tensor], h_prev: Tensor, c_prev: None) -> tuple[Tensor, None]:
+    return tanh(fed + q), None
 
 
-def tanh_backward(a: Tensor, q: None, h_prev: Tensor, cell: None, dh: Tensor) -> Backward:
-    candidate = a[:, : dh.shape[1]]
-    d = dh * (1 - candidate * candidate)
-    return d, d, None, None
+def tanh_forward(s: Step) -> None:
+    s.h.copy_(s.candidate.tanh_())
 
 
-def gru_forward(fed: Tensor, q: Tensor, gates: Tensor, h_prev: Tensor, c_prev: None) -> Forward:
-    H = h_prev.shape[1]
-    r, z = gates[:, :H], gates[:, H : 2 * H]
-    candidate = tanh(fed + r * q)
-    return (1 - z) * h_prev + z * candidate, None, candidate
+def tanh_slopes(s: Step, d: Step, of_c: Tensor) -> None:
+    tanh_backward(torch.ones_like(s.candidate), s.candidate, grad_input=d.candidate)
 
 
-def gru_backward(a: Tensor, q: Tensor, h_prev: Tensor, cell: None, dh: Tensor) -> Backward:
-    H = dh.shape[1]
-    candidate, r, z = a[:, :H], a[:, H : 2 * H], a[:, 2 * H : 3 * H]
-    d = dh * z * (1 - candidate * candidate)
-    d_r = d * q * r * (1 - r)
-    d_z = dh * (candidate - h_prev) * z * (1 - z)
-    return torch.cat([d, d_r, d_z], dim=1), d * r, None, dh * (1 - z)
+def tanh_deltas(s: Step, d: Step, back: Back) -> None:
+    d.candidate.mul_(back.h)
 
 
-def lstm_forward(fed: Tensor, q: Tensor, gates: Tensor, h_prev: Tensor, c_prev: Tensor) -> Forward:
-    H = h_prev.shape[1]
-    i, f, o = gates[:, :H], gates[:, H : 2 * H], gates[:, 2 * H : 3 * H]
-    candidate = tanh(fed + q)
-    c = f * c_prev + i * candidate
-    return o * tanh(c), c, candidate
+def gru_plain(fed: Tensor, q: Tensor, units: Sequence[Tensor], h_prev: Tensor, c_prev: None) -> tuple[Tensor, None]:
+    r, z = units
+    return (1 - z) * h_prev + z * tanh(fed + r * q), None
 
 
-def lstm_backward(a: Tensor, q: None, h_prev: Tensor, cell: Cell, dh: Tensor) -> Backward:
-    H = dh.shape[1]
-    c, c_prev, d_c = cell
-    candidate, i, f, o = a[:, :H], a[:, H : 2 * H], a[:, 2 * H : 3 * H], a[:, 3 * H : 4 * H]
-    tanh_c = tanh(c)
-    d_c = d_c + dh * o * (1 - tanh_c * tanh_c)
-    d = d_c * i * (1 - candidate * candidate)
-    d_i = d_c * candidate * i * (1 - i)
-    d_f = d_c * c_prev * f * (1 - f)
-    d_o = dh * tanh_c * o * (1 - o)
-    return torch.cat([d, d_i, d_f, d_o], dim=1), d, d_c * f, None
+def gru_forward(s: Step) -> None:
+    r, z = s.units
+    torch.lerp(s.h_prev, s.candidate.addcmul_(r, s.q).tanh_(), z, out=s.h)
+
+
+def gru_slopes(s: Step, d: Step, of_c: Tensor) -> None:
+    (r, z), (d_r, d_z) = s.units, d.units
+    tanh_backward(z, s.candidate, grad_input=d.candidate)
+    sigmoid_backward(s.q, r, grad_input=d_r)
+    sigmoid_backward(s.candidate - s.h_prev, z, grad_input=d_z)
+
+
+def gru_deltas(s: Step, d: Step, back: Back) -> None:
+    (r, z), (d_r, d_z) = s.units, d.units
+    d_r.mul_(d.candidate.mul_(back.h))
+    d_z.mul_(back.h)
+    torch.mul(d.candidate, r, out=d.q)
+    back.h_prev.add_(back.h).addcmul_(back.h, z, value=-1)
+
+
+def lstm_plain(
+    fed: Tensor, q: Tensor, units: Sequence[Tensor], h_prev: Tensor, c_prev: Tensor
+) -> tuple[Tensor, Tensor]:
+    i, f, o = units
+    c = f * c_prev + i * tanh(fed + q)
+    return o * tanh(c), c
+
+
+def lstm_forward(s: Step) -> None:
+    i, f, o = s.units
+    c = torch.mul(f, s.c_prev, out=s.c).addcmul_(i, s.candidate.tanh_())
+    torch.tanh(c, out=s.h).mul_(o)
+
+
+def lstm_slopes(s: Step, d: Step, of_c: Tensor) -> None:
+    (i, f, o), (d_i, d_f, d_o) = s.units, d.units
+    tanh_c = torch.tanh(s.c, out=of_c)
+    tanh_backward(i, s.candidate, grad_input=d.candidate)
+    sigmoid_backward(s.candidate, i, grad_input=d_i)
+    sigmoid_backward(s.c_prev, f, grad_input=d_f)
+    sigmoid_backward(tanh_c, o, grad_input=d_o)
+    tanh_backward(o, tanh_c, grad_input=of_c)
+
+
+def lstm_deltas(s: Step, d: Step, back: Back) -> None:
+    (_, f, _), (d_i, d_f, d_o) = s.units, d.units
+    d_c = back.c.addcmul_(back.h, back.slope)
+    d.candidate.mul_(d_c)
+    d_i.mul_(d_c)
+    d_f.mul_(d_c)
+    d_o.mul_(back.h)
+    d_c.mul_(f)
 
 
 MATHS = {
-    TANH.name: Maths(tanh_forward, tanh_backward),
-    GRU.name: Maths(gru_forward, gru_backward, keeps_q=True),
-    LSTM.name: Maths(lstm_forward, lstm_backward),
+    TANH.name: Maths(tanh_plain, tanh_forward, tanh_slopes, tanh_deltas),
+    GRU.name: Maths(gru_plain, gru_forward, gru_slopes, gru_deltas, keeps_q=True),
+    LSTM.name: Maths(lstm_plain, lstm_forward, lstm_slopes, lstm_deltas),
 }

@@ -1,8 +1,10 @@
-"""A layer's matrices as manual.py multiplies them, and back: rows in the order of its columns.
+"""The weights as manual.py multiplies them, and back: layer by layer, and those of all layers together.
 
-[candidate H | unit-wise gates (G-1)*H | global reset gates n], n = L if the wiring has any, else 0; C = G*H + n in all.
+A layer's rows: [candidate H | unit-wise gates (G-1)*H | global reset gates n], n = L if the wiring has any, else 0;
+C = G*H + n in all. Of all layers together the candidates come first, then the K = C - H gates of each layer.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,6 +24,43 @@ class Matrices(NamedTuple):
     u_g: Tensor | None  # (n, L*H) when `apart`: the unit-wise gates hear their own layer only, these hear all
 
 
+class Hearing(NamedTuple):
+    """Gates that hear the same of h*_{t-1}: one product."""
+
+    gates: slice  # which of all layers' gates
+    sources: slice  # which columns of h*_{t-1}
+    U: Tensor  # (gates, sources)
+
+
+class Together(NamedTuple):
+    """All layers' weights: whatever hears the same in one matrix."""
+
+    x: Tensor  # (columns that x_t reaches, I)
+    fed: list[slice]  # those columns
+    bias: Tensor  # (L*C,)
+    hearing: list[Hearing]
+    candidate: list[Tensor]  # per layer (H, H + S): [W_h | U], for the lowest U alone
+    below: list[Tensor]  # per layer (K, H): what its gates hear of the layer below; empty for the lowest
+
+    def W_h(self, j: int) -> Tensor:
+        """The candidate's (H, H), for the layer below."""
+        return self.candidate[j][:, : self.candidate[j].shape[0]]
+
+    def U(self, j: int) -> Tensor:
+        """The candidate's (H, S), for the gated sum."""
+        return self.candidate[j][:, self.candidate[j].shape[0] if j else 0 :]
+
+
+def product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+    """a b. Every matrix product of manual_forward.py and manual_backward.py is this one or the next."""
+    return torch.mm(a, b, out=out)
+
+
+def add_product(a: Tensor, b: Tensor, to: Tensor) -> None:
+    """to += a b."""
+    to.addmm_(a, b)
+
+
 def candidate_first(rows: Tensor, unit: Unit) -> Tensor:
     """The rows of all gates in the state_dict's order -> the candidate's, then the others'."""
     blocks = list(rows.chunk(len(unit.gates)))
@@ -29,11 +68,11 @@ def candidate_first(rows: Tensor, unit: Unit) -> Tensor:
     return torch.cat([first, *blocks]) if blocks else rows
 
 
-def candidate_back(rows: Tensor, unit: Unit) -> Tensor:
-    """The inverse of candidate_first."""
-    first, *blocks = rows.chunk(len(unit.gates))
+def candidate_back(first: Tensor, others: Tensor, unit: Unit) -> Tensor:
+    """The inverse of candidate_first: the candidate's rows and the others' -> all in the state_dict's order."""
+    blocks = list(others.chunk(len(unit.gates) - 1)) if others.shape[0] else []
     blocks.insert(unit.place(unit.candidate), first)
-    return torch.cat(blocks) if len(blocks) > 1 else rows
+    return torch.cat(blocks)
 
 
 def matrices(spec: Spec, w: Weights, j: int) -> Matrices:
@@ -54,6 +93,51 @@ def matrices(spec: Spec, w: Weights, j: int) -> Matrices:
         units,
         u_g,
     )
+
+
+def together(spec: Spec, weights: Sequence[Weights]) -> Together:
+    H, L, K = spec.hidden_size, spec.num_layers, layer_columns(spec) - spec.hidden_size
+    layers = [matrices(spec, w, j) for j, w in enumerate(weights)]
+    fed = [m.x for m in layers if m.x is not None]
+    some = [slice(0, len(fed) * H), slice(L * H, L * H + len(fed) * K)]
+    like = layers[0].candidate
+    bias = [like.new_zeros(layer_columns(spec)) if m.bias is None else m.bias for m in layers]
+    below = [like[:0] if m.below is None else m.below for m in layers]
+    return Together(
+        torch.cat([*(rows[:H] for rows in fed), *(rows[H:] for rows in fed)]),
+        some if len(fed) < L else [slice(0, L * (H + K))],
+        torch.cat([*(b[:H] for b in bias), *(b[H:] for b in bias)]),
+        hearing_of(spec, layers),
+        [m.candidate if m.below is None else torch.cat([m.below[:H], m.candidate], dim=1) for m in layers],
+        [rows[H:] for rows in below],
+    )
+
+
+def hearing_of(spec: Spec, layers: list[Matrices]) -> list[Hearing]:
+    """Who among the gates of all layers hears what."""
+    H, L = spec.hidden_size, spec.num_layers
+    own, apart = hearing(spec)
+    K, everything = layer_columns(spec) - H, slice(0, L * H)
+    if not (own or apart):
+        return [Hearing(slice(0, L * K), everything, torch.cat([m.units for m in layers]))]
+    found = []
+    for j, m in enumerate(layers):
+        split, end = j * K + m.units.shape[0], (j + 1) * K
+        found.append(Hearing(slice(j * K, split), slice(j * H, (j + 1) * H), m.units))
+        if m.u_g is not None:
+            found.append(Hearing(slice(split, end), everything, m.u_g))
+    return found
+
+
+def layer_columns(spec: Spec) -> int:
+    """C: the columns of one layer."""
+    return len(UNITS[spec.unit].gates) * spec.hidden_size + (spec.num_layers if has_gates(spec) else 0)
+
+
+def split_columns(rows: Tensor, spec: Spec) -> tuple[Tensor, Tensor]:
+    """The columns (..., L*C) of all layers together -> candidates (..., L, H), gates (..., L, K)."""
+    H, L, K = spec.hidden_size, spec.num_layers, layer_columns(spec) - spec.hidden_size
+    return rows[..., : L * H].unflatten(-1, (L, H)), rows[..., L * H :].unflatten(-1, (L, K))
 
 
 def sources(spec: Spec, j: int, h: Tensor, own: bool) -> Tensor:

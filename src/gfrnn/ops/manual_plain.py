@@ -1,0 +1,114 @@
+"""manual.py's timestep as a function of tensors, nothing in place: what a compiler traces, and what writes text.
+
+The same hoisting as README.md derives, layer by layer, so that no tensor is written twice.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, sigmoid
+
+from gfrnn.equations import UNITS, Spec, State, Weights
+from gfrnn.ops.manual_units import MATHS
+from gfrnn.ops.matrices import Matrices, has_gates, hearing, matrices, sources
+
+
+class Joined:
+    """All layers' matrices, with one product per timestep for whatever hears the same h*_{t-1}."""
+
+    def __init__(self, spec: Spec, weights: Sequence[Weights]) -> None:
+        self.spec = spec
+        self.own, self.apart = hearing(spec)
+        self.layers = [matrices(spec, w, j) for j, w in enumerate(weights)]
+        # Unit-wise and global gates of all layers hear the same: one product.
+        self.joined = None if self.own or self.apart else torch.cat([m.units for m in self.layers]).T
+
+    def step(
+        self, fed: list[Tensor], h_prev: Tensor, c_prev: Tensor | None, masks: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
+        """One timestep from h_prev, c_prev (B, L, H): h, c, and every layer's global reset gates (B, n)."""
+        spec, own, apart = self.spec, self.own, self.apart
+        G, H, L = len(UNITS[spec.unit].gates), spec.hidden_size, spec.num_layers
+        unit, gated = MATHS[spec.unit].plain, has_gates(spec)
+        heard = None if self.joined is None else (h_prev.flatten(1) @ self.joined).chunk(L, dim=1)
+        h_rows: list[Tensor] = []
+        c_rows: list[Any] = []
+        g_rows: list[Tensor] = []
+        for j, m in enumerate(self.layers):
+            pre = fed[j]
+            if m.below is not None:
+                up = h_rows[-1] if masks is None else h_rows[-1] * masks[:, j - 1]
+                pre = pre + up @ m.below.T
+            past = sources(spec, j, h_prev, own or apart) @ m.units.T if heard is None else heard[j]
+            if m.u_g is not None:
+                past = torch.cat([past, h_prev.flatten(1) @ m.u_g.T], dim=1)
+            gates = sigmoid(pre[..., H:] + past)
+            g = gates[:, (G - 1) * H :]
+            scaled = h_prev * g[:, :, None] if gated else h_prev
+            q = sources(spec, j, scaled, own) @ m.candidate.T
+            units = [gates[:, k * H : (k + 1) * H] for k in range(G - 1)]
+            h_j, c_j = unit(pre[..., :H], q, units, h_prev[:, j], None if c_prev is None else c_prev[:, j])
+            h_rows.append(h_j)
+            c_rows.append(c_j)
+            g_rows.append(g)
+        return torch.stack(h_rows, 1), None if c_prev is None else torch.stack(c_rows, 1), g_rows
+
+
+class Steps:
+    """Single timesteps without gradients: the matrices are joined once, not at every step as `scan` has to."""
+
+    @torch.no_grad()
+    def __init__(self, spec: Spec, weights: Sequence[Weights]) -> None:
+        self.net = Joined(spec, weights)
+        every = torch.arange(spec.input_size, device=weights[0].W.device)
+        self.tables = [_feed(every, m) for m in self.net.layers]  # W x + b of every index, or just b
+
+    @torch.no_grad()
+    def __call__(self, index: Tensor, state: State) -> State:
+        """The state after the symbols `index` (B,)."""
+        fed = [table if table.dim() == 1 else table[index] for table in self.tables]
+        before = state.map(lambda part: part.transpose(0, 1))
+        h, c, _ = self.net.step(fed, before.h, before.c, None)
+        return State(h, c).map(lambda part: part.transpose(0, 1))
+
+
+def scan(
+    spec: Spec,
+    weights: Sequence[Weights],
+    x: Tensor,
+    state: State,
+    lengths: Tensor | None,
+    masks: Tensor | None,
+) -> tuple[Tensor, State, Tensor]:
+    """All timesteps: h (T, B, L, H), the last state, and the gates (T, B, L, n)."""
+    net = Joined(spec, weights)
+    fed = [_feed(x, m) for m in net.layers]  # W x_t + b of all timesteps
+    h_prev, c_prev = state.map(lambda part: part.transpose(0, 1))
+    hs, gs = [], []
+    for t in range(x.shape[0]):
+        now = [f if f.dim() == 1 else f[t] for f in fed]
+        h, c, g_rows = net.step(now, h_prev, c_prev, None if masks is None else masks[t])
+        g = torch.stack(g_rows, 1)
+        if lengths is None:
+            hs.append(h)
+            gs.append(g)
+        else:
+            running = (t < lengths)[:, None, None]
+            hs.append(torch.where(running, h, 0.0))
+            gs.append(torch.where(running, g, 0.0))
+            h = torch.where(running, h, h_prev)
+            c = None if c is None or c_prev is None else torch.where(running, c, c_prev)
+        h_prev, c_prev = h, c
+    last = State(h_prev, c_prev).map(lambda part: part.transpose(0, 1).contiguous())
+    return torch.stack(hs), last, torch.stack(gs)
+
+
+def _feed(x: Tensor, m: Matrices) -> Tensor:
+    """W x_t + b for all timesteps (T, B, C), or just b (C,)."""
+    bias = m.candidate.new_zeros(m.candidate.shape[0] + m.units.shape[0] + (0 if m.u_g is None else m.u_g.shape[0]))
+    bias = bias if m.bias is None else m.bias
+    if m.x is None:
+        return bias
+    products = x @ m.x.T if x.is_floating_point() else torch.nn.functional.embedding(x, m.x.T)
+    return products + bias
