@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, sigmoid
 
-from gfrnn.equations import FEEDBACK, GATED, STACKED, UNITS, Spec, State, Weights
+from gfrnn.equations import EXACT, FEEDBACK, GATED, STACKED, UNITS, Products, Spec, State, Weights
 from gfrnn.ops.again import gradients_again, is_asked_for_more
 from gfrnn.ops.call import Call, Scanned, constant_gates
 from gfrnn.ops.declared import Implements, Transform
 from gfrnn.ops.manual_backward import gradients
 from gfrnn.ops.manual_units import MATHS
 from gfrnn.ops.matrices import Matrices, has_gates, hearing, matrices, sources, unflatten_weights
+from gfrnn.products import products_in
 
 IMPLEMENTS = Implements(
     units=MATHS.keys(),
@@ -41,7 +42,7 @@ def scan(call: Call) -> Scanned:
     flat = [tensor for w in call.weights for tensor in w]
     # torch.compile derives a backward of its own from the traced forward, and cannot trace this Function's.
     run = _Scan.forward if torch.compiler.is_compiling() else _Scan.apply
-    h, h_n, c_n, g, *_ = run(call.spec, x, *call.state, lengths, call.dropout_masks, *flat)
+    h, h_n, c_n, g, *_ = run(call.spec, call.products, x, *call.state, lengths, call.dropout_masks, *flat)
     state = State(h_n, c_n if UNITS[call.spec.unit].has_cell else None)
     if not call.return_gates:
         return Scanned(h.flatten(2), state, None)
@@ -51,12 +52,16 @@ def scan(call: Call) -> Scanned:
 class Joined:
     """All layers' matrices, with one product per timestep for whatever hears the same h*_{t-1}."""
 
-    def __init__(self, spec: Spec, weights: Sequence[Weights]) -> None:
-        self.spec = spec
+    def __init__(self, spec: Spec, weights: Sequence[Weights], products: Products = EXACT) -> None:
+        self.spec, self.products = spec, products
         self.own, self.apart = hearing(spec)
-        self.layers = [matrices(spec, w, j) for j, w in enumerate(weights)]
+        self.layers = [matrices(spec, w, j).as_factors(products.factor) for j, w in enumerate(weights)]
         # Unit-wise and global gates of all layers hear the same: one product.
         self.joined = None if self.own or self.apart else torch.cat([m.units for m in self.layers]).T
+
+    def times(self, numbers: Tensor, factors: Tensor) -> Tensor:
+        """Rows of numbers times a matrix that holds factors already (products.py)."""
+        return self.products.result(self.products.factor(numbers) @ factors)
 
     def step(
         self, fed: list[Tensor], h_prev: Tensor, c_prev: Tensor | None, masks: Tensor | None
@@ -65,7 +70,7 @@ class Joined:
         spec, own, apart = self.spec, self.own, self.apart
         G, H, L = len(UNITS[spec.unit].gates), spec.hidden_size, spec.num_layers
         unit_forward, gated = MATHS[spec.unit].forward, has_gates(spec)
-        heard = None if self.joined is None else (h_prev.flatten(1) @ self.joined).chunk(L, dim=1)
+        heard = None if self.joined is None else self.times(h_prev.flatten(1), self.joined).chunk(L, dim=1)
         h_rows: list[Tensor] = []
         c_rows: list[Any] = []
         act_rows, q_rows = [], []
@@ -73,13 +78,13 @@ class Joined:
             pre = fed[j]
             if m.below is not None:
                 up = h_rows[-1] if masks is None else h_rows[-1] * masks[:, j - 1]
-                pre = pre + up @ m.below.T
-            past = sources(spec, j, h_prev, own or apart) @ m.units.T if heard is None else heard[j]
+                pre = pre + self.times(up, m.below.T)
+            past = self.times(sources(spec, j, h_prev, own or apart), m.units.T) if heard is None else heard[j]
             if m.u_g is not None:
-                past = torch.cat([past, h_prev.flatten(1) @ m.u_g.T], dim=1)
+                past = torch.cat([past, self.times(h_prev.flatten(1), m.u_g.T)], dim=1)
             gates = sigmoid(pre[..., H:] + past)
             scaled = h_prev * gates[:, (G - 1) * H :, None] if gated else h_prev
-            q = sources(spec, j, scaled, own) @ m.candidate.T
+            q = self.times(sources(spec, j, scaled, own), m.candidate.T)
             c_own = None if c_prev is None else c_prev[:, j]
             h_j, c_j, candidate = unit_forward(pre[..., :H], q, gates, h_prev[:, j], c_own)
             h_rows.append(h_j)
@@ -93,10 +98,10 @@ class Steps:
     """Single timesteps without gradients: the matrices are joined once, not at every step as `scan` has to."""
 
     @torch.no_grad()
-    def __init__(self, spec: Spec, weights: Sequence[Weights]) -> None:
-        self.net = Joined(spec, weights)
+    def __init__(self, spec: Spec, weights: Sequence[Weights], products: torch.dtype | None = None) -> None:
+        self.net = Joined(spec, weights, products_in(products))
         every = torch.arange(spec.input_size, device=weights[0].W.device)
-        self.tables = [_feed(every, m) for m in self.net.layers]  # W x + b of every index, or just b
+        self.tables = [_feed(every, m, EXACT) for m in self.net.layers]  # W x + b of every index, or just b
 
     @torch.no_grad()
     def __call__(self, index: Tensor, state: State) -> State:
@@ -114,6 +119,7 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def forward(
         spec: Spec,
+        products: torch.dtype | None,
         x: Tensor,
         h0: Tensor,
         c0: Tensor | None,
@@ -124,8 +130,8 @@ class _Scan(torch.autograd.Function):
         T = x.shape[0]
         G, H = len(UNITS[spec.unit].gates), spec.hidden_size
         gated = has_gates(spec)
-        net = Joined(spec, unflatten_weights(flat))
-        fed = [_feed(x, m) for m in net.layers]  # W x_t + b of all timesteps
+        net = Joined(spec, unflatten_weights(flat), products_in(products))
+        fed = [_feed(x, m, net.products) for m in net.layers]  # W x_t + b of all timesteps
         h_prev, c_prev = h0.transpose(0, 1), None if c0 is None else c0.transpose(0, 1)
         hs, acts, qs = [], [], []
         cs: list[Any] = []
@@ -158,11 +164,11 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        spec, *tensors = inputs
+        spec, products, *tensors = inputs
         h, _, _, _, *kept = output
         ctx.mark_non_differentiable(*kept)
         ctx.save_for_backward(*tensors, h, *kept)
-        ctx.spec = spec
+        ctx.spec, ctx.products = spec, products
         ctx.set_materialize_grads(False)
 
     @staticmethod
@@ -175,18 +181,23 @@ class _Scan(torch.autograd.Function):
         *tensors, h, act, c, q = ctx.saved_tensors
         if is_asked_for_more((dh, dh_n, dc_n, dg)):
             x, h0, c0, lengths, masks, *flat = tensors
-            call = Call(x, State(h0, c0), unflatten_weights(tuple(flat)), ctx.spec, lengths, masks)
+            weights = unflatten_weights(tuple(flat))
+            call = Call(x, State(h0, c0), weights, ctx.spec, lengths, masks, products=ctx.products)
             given = (None if dh is None else dh.reshape(*h.shape[:2], h.shape[2] * h.shape[3]), dh_n, dc_n, dg)
             dx, dh0, dc0, *d_flat = gradients_again(call, given)
-            return None, dx, dh0, dc0, None, None, *d_flat
-        return None, *gradients(ctx.spec, tensors, h, act, c, q, dh, dh_n, dc_n, dg, ctx.needs_input_grad[1])
+            return None, None, dx, dh0, dc0, None, None, *d_flat
+        given, factor = (dh, dh_n, dc_n, dg), products_in(ctx.products).factor
+        return None, None, *gradients(ctx.spec, tensors, h, act, c, q, *given, ctx.needs_input_grad[2], factor)
 
 
-def _feed(x: Tensor, m: Matrices) -> Tensor:
+def _feed(x: Tensor, m: Matrices, products: Products) -> Tensor:
     """W x_t + b for all timesteps (T, B, C), or just b (C,)."""
     bias = m.candidate.new_zeros(m.candidate.shape[0] + m.units.shape[0] + (0 if m.u_g is None else m.u_g.shape[0]))
     bias = bias if m.bias is None else m.bias
+    if products is not EXACT:
+        bias = products.result(bias.expand(*x.shape[:2], -1))
     if m.x is None:
         return bias
-    products = x @ m.x.T if x.is_floating_point() else torch.nn.functional.embedding(x, m.x.T)
-    return products + bias
+    if x.is_floating_point():
+        return products.result(products.factor(x) @ m.x.T) + bias
+    return products.result(torch.nn.functional.embedding(x, m.x.T)) + bias

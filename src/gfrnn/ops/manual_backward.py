@@ -1,13 +1,16 @@
 """The backward of manual.py, written by hand: README.md beside this file has the derivation and the letters."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gfrnn.equations import UNITS, Spec
+from gfrnn.equations import UNITS, Spec, untouched
 from gfrnn.ops.manual_units import MATHS
 from gfrnn.ops.matrices import Matrices, candidate_back, has_gates, hearing, matrices, sources, unflatten_weights
+
+Factor = Callable[[Tensor], Tensor]
 
 
 def gradients(
@@ -22,15 +25,19 @@ def gradients(
     dc_n: Tensor | None,
     dg: Tensor | None,
     need_dx: bool,
+    factor: Factor = untouched,
 ) -> list[Any]:
-    """Gradients in the order of `tensors`: x, h0, c0, lengths, masks, then each layer's weights."""
+    """Gradients in the order of `tensors`: x, h0, c0, lengths, masks, then each layer's weights.
+
+    Every delta and every source enters products only (or the sum of a bias), so that `factor` is applied to each once.
+    """
     x, h0, c0, lengths, masks, *flat = tensors
-    layers = [matrices(spec, w, j) for j, w in enumerate(unflatten_weights(tuple(flat)))]
+    layers = [matrices(spec, w, j).as_factors(factor) for j, w in enumerate(unflatten_weights(tuple(flat)))]
     past, past_c = _one_step_earlier(h, h0, lengths), None if c0 is None else _one_step_earlier(c, c0, lengths)
     if dg is not None and (not has_gates(spec) or dg.numel() == 0):
         dg = None
     d_now, d_c, delta, dq = _through_time(
-        spec, layers, act, past, c, past_c, q, lengths, masks, (dh, dh_n, dc_n, dg), h0
+        spec, layers, act, past, c, past_c, q, lengths, masks, (dh, dh_n, dc_n, dg), h0, factor
     )
     up = h if masks is None else h[:, :, :-1] * masks
     dx = torch.zeros_like(x) if need_dx else None
@@ -41,7 +48,7 @@ def gradients(
             dx += delta[:, :, j] @ m.x
         # The gated sum's gradient enters U of the candidate as dq, where it was kept, or as the candidate's own delta.
         d_candidate = d_j[:, : spec.hidden_size] if dq is None else dq[:, :, j].flatten(0, 1)
-        d_weights += _weight_gradients(spec, m, j, x, past, act, up, d_j, d_candidate)
+        d_weights += _weight_gradients(spec, m, j, x, past, act, up, d_j, d_candidate, factor)
     dc0 = None if d_c is None else d_c.transpose(0, 1).contiguous()
     return [dx, d_now.transpose(0, 1).contiguous(), dc0, None, None, *d_weights]
 
@@ -63,6 +70,7 @@ def _through_time(
     masks: Tensor | None,
     given: tuple[Tensor | None, ...],
     h0: Tensor,
+    factor: Factor,
 ) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
     """dL/dh0, dL/dc0 (B, L, H), the deltas (T, B, L, C) of all pre-activations and, if kept, of the gated sums."""
     dh, dh_n, dc_n, dg = given
@@ -87,6 +95,7 @@ def _through_time(
             c_j = None if past_c is None else (c[t, :, j], past_c[t, :, j], d_c[:, j])  # type: ignore[index]
             kept_q = q[t, :, j] if maths.keeps_q else None
             d_pre, d_q, d_c_prev, direct = maths.backward(a, kept_q, h_prev[:, j], c_j, d_h[j])
+            d_pre, d_q = factor(d_pre), factor(d_q)
             if direct is not None:
                 d_past[:, j] += direct
             d_scaled = d_q @ m.candidate
@@ -100,7 +109,7 @@ def _through_time(
                 if dg is not None:
                     d_gate = d_gate + (dg[t, :, j] if running is None else torch.where(running[:, 0], dg[t, :, j], 0.0))
                 d_past += g[:, :, None] * d_scaled
-                d_pre = torch.cat([d_pre, d_gate * g * (1 - g)], dim=1)
+                d_pre = torch.cat([d_pre, factor(d_gate * g * (1 - g))], dim=1)
             if joined is None:
                 split = (G - 1) * H
                 d_past[:, j] += d_pre[:, H : H + split] @ m.units
@@ -137,6 +146,7 @@ def _weight_gradients(
     up: Tensor,
     delta: Tensor,
     d_candidate: Tensor,
+    factor: Factor,
 ) -> list[Tensor | None]:
     """One layer's, in the order of equations.Weights: each is one product over all (t, b)."""
     unit, H = UNITS[spec.unit], spec.hidden_size
@@ -145,13 +155,14 @@ def _weight_gradients(
     gated = has_gates(spec)
     parts = []
     if m.x is not None and x.is_floating_point():
-        parts.append(delta.T @ x.flatten(0, 1))
+        parts.append(delta.T @ factor(x.flatten(0, 1)))
     elif m.x is not None:
         parts.append(delta.new_zeros(m.x.shape[1], delta.shape[1]).index_add_(0, x.flatten(), delta).T)
     if m.below is not None:
-        parts.append(delta.T @ up[:, :, j - 1].flatten(0, 1))
+        parts.append(delta.T @ factor(up[:, :, j - 1].flatten(0, 1)))
     d_in = torch.cat(parts, dim=1)
-    scaled = past * act[:, :, j, G * H :, None] if gated else past
+    scaled = factor(past * act[:, :, j, G * H :, None] if gated else past)
+    past = factor(past)
     d_cand = d_candidate.T @ sources(spec, j, scaled, own).flatten(0, 1)
     d_units = delta[:, H : G * H].T @ sources(spec, j, past, own or apart).flatten(0, 1)
     d_u_g = delta[:, G * H :].T @ past.flatten(2).flatten(0, 1) if gated else None

@@ -3,6 +3,7 @@
 [candidate H | unit-wise gates (G-1)*H | global reset gates n], n = L if the wiring has any, else 0; C = G*H + n in all.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,10 @@ class Matrices(NamedTuple):
     candidate: Tensor  # (H, S): its sources are scaled by the global reset gates
     units: Tensor  # ((G-1)*H + n, S): unit-wise gates, and global reset gates unless `apart`
     u_g: Tensor | None  # (n, L*H) when `apart`: the unit-wise gates hear their own layer only, these hear all
+
+    def as_factors(self, factor: Callable[[Tensor], Tensor]) -> "Matrices":
+        """As products read them (products.py); the bias is no factor."""
+        return Matrices(*(m if m is None or m is self.bias else factor(m) for m in self))
 
 
 def candidate_first(rows: Tensor, unit: Unit) -> Tensor:
