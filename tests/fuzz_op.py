@@ -161,10 +161,13 @@ Operator = tuple[Callable[[Arguments], Any], Callable[[Arguments], list[tuple[in
 def operator(which: str, r: random.Random) -> Operator:
     """An operator, the shapes it promises, and good arguments."""
     dtype = r.choice((torch.float32, torch.float64))
+    if which in ("forward", "backward"):
+        arguments = op_calls.forward_arguments(problem(r), dtype)
+        arguments["bfloat16"] = dtype == torch.float32 and r.random() < 0.5
     if which == "forward":
-        return op_calls.forward, op_calls.forward_shapes, op_calls.forward_arguments(problem(r), dtype)
+        return op_calls.forward, op_calls.forward_shapes, arguments
     if which == "backward":
-        arguments = op_calls.backward_arguments(op_calls.forward_arguments(problem(r), dtype))
+        arguments = op_calls.backward_arguments(arguments)
         del arguments["keep"], arguments["return_gates"]
         return op_calls.backward, op_calls.backward_shapes, arguments
     arguments = op_calls.pack_arguments(problem(r))

@@ -13,7 +13,20 @@ from torch import Tensor
 from gfrnn.equations import UNITS, WIRINGS
 from gfrnn.ops import cpu
 
-FORWARD = ("x", "h0", "c0", "weights", "lengths", "masks", "unit", "wiring", "input_size", "own", "input_skip")
+FORWARD = (
+    "x",
+    "h0",
+    "c0",
+    "weights",
+    "lengths",
+    "masks",
+    "unit",
+    "wiring",
+    "input_size",
+    "own",
+    "input_skip",
+    "bfloat16",
+)
 SWITCHES = ("keep", "return_gates")
 GIVEN = ("dh", "dh_n", "dc_n", "dgates")
 KEPT = ("h", "c", "saved")
@@ -38,6 +51,7 @@ def forward_arguments(problem: Problem, dtype: torch.dtype = torch.float32) -> A
         "input_size": WIDTH,
         "own": problem.gates_see == "own",
         "input_skip": problem.input_skip,
+        "bfloat16": False,
         "keep": True,
         "return_gates": True,
     }

@@ -33,12 +33,22 @@ def sigma(v: Number) -> Number:
     return 1.0 / (1.0 + np.exp(-v))
 
 
+def factor(v: Number) -> Number:
+    """As a number enters a product: numbers that know of rounding (rounded_oracle.py) are asked."""
+    return v.factor() if hasattr(v, "factor") else v
+
+
+def result(v: Number) -> Number:
+    """As it leaves."""
+    return v.result() if hasattr(v, "result") else v
+
+
 def dot(row: Array, vector: list[Number]) -> Number:
     assert len(row) == len(vector), (len(row), len(vector))
     total: Number = 0.0
     for k in range(len(vector)):
-        total = total + row[k] * vector[k]
-    return total
+        total = total + factor(row[k]) * factor(vector[k])
+    return result(total)
 
 
 def one_hot(index: int, width: int) -> list[float]:
@@ -57,7 +67,7 @@ def global_reset_gates(j: int, w: dict[str, Array], below: list, h_prev: list, w
     for i in range(L):
         a = dot(w[f"weight_ig_l{j}"][i], below) + dot(w[f"weight_hg_l{j}"][i], h_star)
         if f"bias_g_l{j}" in w:
-            a = a + w[f"bias_g_l{j}"][i]
+            a = a + result(w[f"bias_g_l{j}"][i])
         gates.append(sigma(a))
     return gates
 
@@ -79,7 +89,7 @@ def pre_activation(
     row = blocks.index(block) * H + k
     from_below = dot(w[f"weight_ih_l{j}"][row], below)
     if f"bias_l{j}" in w:
-        from_below = from_below + w[f"bias_l{j}"][row]
+        from_below = from_below + result(w[f"bias_l{j}"][row])
 
     own_layout = f"weight_fb_l{j}" in w
     hh = w[f"weight_hh_l{j}"]
@@ -89,7 +99,7 @@ def pre_activation(
         U_row = w[f"weight_fb_l{j}"][k] if own_layout else hh[row]
         total: Number = 0.0
         for i in range(L):  # sum_i g^{i->j} U^{i->j} h_{t-1}^i
-            total = total + g[i] * dot(U_row[i * H : (i + 1) * H], h_prev[i])
+            total = total + dot(U_row[i * H : (i + 1) * H], [g[i] * value for value in h_prev[i]])
         return from_below, total
     if wiring == "stacked":
         return from_below, dot(hh[row], h_prev[j])

@@ -100,7 +100,7 @@ def given(problem: Problem, dtype: torch.dtype) -> Given:
     return tensors
 
 
-def run(problem: Problem, backend: str, tensors: Given) -> Answer:
+def run(problem: Problem, backend: str, tensors: Given, products: torch.dtype | None = None) -> Answer:
     """Outputs, last state, gates, and the gradient of every leaf, for cotangents on all that has one."""
     layer_spec = problem.case.layer(WIDTH, problem.hidden, device="meta").spec
     weights = {name: tensor for name, tensor in tensors.items() if "_l" in name}
@@ -113,6 +113,7 @@ def run(problem: Problem, backend: str, tensors: Given) -> Answer:
         lengths=tensors.get("lengths"),
         dropout_masks=tensors.get("masks"),
         return_gates=True,
+        products=products,
     )
     named = {"output": scanned.h, "h_n": scanned.state.h, "c_n": scanned.state.c, "gates": scanned.gates}
     found = {name: tensor for name, tensor in named.items() if tensor is not None}
@@ -128,14 +129,20 @@ def run(problem: Problem, backend: str, tensors: Given) -> Answer:
     return {name: tensor.detach() for name, tensor in found.items()}
 
 
-def solve(problem: Problem, backend: str, dtype: torch.dtype) -> Answer:
-    return run(problem, backend, given(problem, dtype))
+def solve(problem: Problem, backend: str, dtype: torch.dtype, products: torch.dtype | None = None) -> Answer:
+    return run(problem, backend, given(problem, dtype), products)
 
 
-def assert_agree(problem: Problem, found: Answer, truth: Answer, same_dtype: Answer | None = None) -> None:
+def assert_agree(
+    problem: Problem,
+    found: Answer,
+    truth: Answer,
+    same_dtype: Answer | None = None,
+    products: torch.dtype | None = None,
+) -> None:
     """Every number agrees, by the policy of tolerance.py."""
     terms = max(problem.time * problem.batch, problem.num_layers * problem.hidden + WIDTH)
-    assert_answers_close(found, truth, same_dtype, terms)
+    assert_answers_close(found, truth, same_dtype, terms, products)
 
 
 def assert_equal_bits(found: Answer, expected: Answer) -> None:

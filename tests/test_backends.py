@@ -82,33 +82,46 @@ def test_the_covering_list_covers() -> None:
 
 
 @functools.cache
-def truths(problem: Problem) -> tuple[problems.Answer, problems.Answer]:
-    return solve(problem, "reference", torch.float64), solve(problem, "reference", torch.float32)
+def truths(problem: Problem, products: torch.dtype | None = None) -> tuple[problems.Answer, problems.Answer]:
+    return (
+        solve(problem, "reference", torch.float64, products),
+        solve(problem, "reference", torch.float32, products),
+    )
+
+
+every_arithmetic = pytest.mark.parametrize(
+    ("dtype", "products"),
+    [(torch.float32, None), (torch.float64, None), (torch.float32, torch.bfloat16)],
+    ids=["float32", "float64", "bfloat16 products"],
+)
 
 
 @needs_op
-@both_dtypes
+@every_arithmetic
 @few_problems
-def test_the_number_of_threads_changes_no_bit(problem: Problem, dtype: torch.dtype) -> None:
+def test_the_number_of_threads_changes_no_bit(
+    problem: Problem, dtype: torch.dtype, products: torch.dtype | None
+) -> None:
     answers = []
     for threads in (1, 2, 3):  # three: an uneven split, even where there are two cores
         torch.set_num_threads(threads)
-        answers.append(solve(problem, "cpu", dtype))
+        answers.append(solve(problem, "cpu", dtype, products))
     assert_equal_bits(answers[1], answers[0])
     assert_equal_bits(answers[2], answers[0])
     torch.set_num_threads(1)
-    truth, same_dtype = truths(problem)
-    assert_agree(problem, answers[0], truth, same_dtype if dtype == torch.float32 else None)
+    truth, same_dtype = truths(problem, products)
+    assert_agree(problem, answers[0], truth, same_dtype if dtype == torch.float32 else None, products)
 
 
 @needs_op
+@pytest.mark.parametrize("products", [None, torch.bfloat16])
 @pytest.mark.parametrize("batch", [1, 2, 3])
-def test_fewer_rows_than_threads(batch: int) -> None:
+def test_fewer_rows_than_threads(batch: int, products: torch.dtype | None) -> None:
     problem = Problem("lstm", "gated", hidden=70, time=5, batch=batch, input_skip=True)
     answers = []
     for threads in (1, 2, 4):
         torch.set_num_threads(threads)
-        answers.append(solve(problem, "cpu", torch.float32))
+        answers.append(solve(problem, "cpu", torch.float32, products))
     assert_equal_bits(answers[1], answers[0])
     assert_equal_bits(answers[2], answers[0])
 
@@ -238,8 +251,11 @@ import sys
 import torch
 import test_backends
 from gfrnn.ops import cpu
-answers = {str(p): test_backends.solve(p, "cpu", torch.float32) for p in test_backends.FEW}
-torch.save({"isa": cpu.isa(), "answers": answers}, sys.argv[1])
+answers, rounded = (
+    {str(p): test_backends.solve(p, "cpu", torch.float32, products) for p in test_backends.FEW}
+    for products in (None, torch.bfloat16)
+)
+torch.save({"isa": cpu.isa(), "answers": answers, "rounded": rounded}, sys.argv[1])
 """
 
 
@@ -259,6 +275,8 @@ def test_lesser_instruction_sets(isa: str, tmp_path: Path) -> None:
     for problem in FEW:
         truth, same_dtype = truths(problem)
         assert_agree(problem, child["answers"][str(problem)], truth, same_dtype)
+        rounded = truths(problem, torch.bfloat16)
+        assert_agree(problem, child["rounded"][str(problem)], *rounded, products=torch.bfloat16)
         ours = solve(problem, "cpu", torch.float32)
         assert child["answers"][str(problem)].keys() == ours.keys()
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from gfrnn.bench.tolerance import allowed, error
 from gfrnn.errors import DataError
 from gfrnn.models import CharLM
 from gfrnn.models.softmax import symbol_nats
@@ -55,21 +56,38 @@ def test_symbol_nats_survives_logits_beyond_exp() -> None:
 @pytest.mark.parametrize("backward_inside", [False, True])
 @pytest.mark.parametrize("unit", ["gru", "lstm"])
 def test_loss_under_autocast(unit: str, backward_inside: bool) -> None:
-    """As torch teaches it: the loss inside, the backward (usually) outside; and nothing is lost by it."""
-    model = small(unit=unit)
+    """As torch teaches it: the loss inside, the backward (usually) outside; both with products in bfloat16."""
+    model, reference = small(unit=unit), small(unit=unit)
+    reference.load_state_dict(model.state_dict())
+    reference.layer.backend = "reference"
     ids = ids_of(model, TEXT[:60]).view(2, 30).T
-    plain, _ = model.loss(ids[:-1], ids[1:])
-    expected = torch.autograd.grad(plain, list(model.parameters()))
     with torch.autocast("cpu", dtype=torch.bfloat16):
+        expected, _ = reference.loss(ids[:-1], ids[1:])
         loss, _ = model.loss(ids[:-1], ids[1:])
         if backward_inside:
             loss.backward()
+            expected.backward()
     if not backward_inside:
         loss.backward()
-    assert loss.dtype == torch.float32
-    torch.testing.assert_close(loss, plain)
-    for parameter, gradient in zip(model.parameters(), expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient)
+        expected.backward()
+    limit = allowed(torch.float32, products=torch.bfloat16)
+    plain, _ = model.loss(ids[:-1], ids[1:])
+    assert loss.dtype == torch.float32 and error(loss, expected) <= limit
+    assert loss != plain and error(loss, plain) < 0.01
+    for found, truth in zip(model.parameters(), reference.parameters(), strict=True):
+        assert found.grad.dtype == torch.float32 and found.grad.isfinite().all()
+        assert error(found.grad, truth.grad) <= limit
+
+
+def test_logits_under_autocast_are_those_that_the_loss_is_made_of() -> None:
+    model = small()
+    ids = ids_of(model, TEXT[:20]).view(2, 10).T
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits, _ = model(ids[:-1])
+        nats, _ = model.nats(ids[:-1], ids[1:])
+        logits.sum().backward()
+    assert logits.dtype == torch.float32 and model.head.weight.grad.isfinite().all()
+    torch.testing.assert_close(torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[1:].flatten()), nats.mean())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

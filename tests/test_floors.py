@@ -16,7 +16,7 @@ HOUSE = Path(gfrnn.__file__).parent
 FLOORS = (
     {"errors", "sections", "progress", "names", "this_python"},
     {"storage"},
-    {"equations"},
+    {"equations", "products"},
     {"ops"},
     {"layers", "parameters", "packed", "foreign", "checks", "convert"},
     {"models"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -54,7 +55,7 @@ def leaf(tensor: Tensor) -> Tensor:
 @needs_op
 @covering
 def test_opcheck_forward(problem: Problem) -> None:
-    plain = op_calls.forward_arguments(problem)
+    plain = {**op_calls.forward_arguments(problem), "bfloat16": problem.input_skip}
     arguments = tuple(plain[name] for name in (*FORWARD, *SWITCHES))
     torch.library.opcheck(torch.ops.gfrnn.scan_forward.default, arguments)
     torch.library.opcheck(torch.ops.gfrnn.scan_forward.default, tree_map_only(Tensor, leaf, arguments))
@@ -63,7 +64,7 @@ def test_opcheck_forward(problem: Problem) -> None:
 @needs_op
 @covering
 def test_opcheck_backward(problem: Problem) -> None:
-    plain = op_calls.backward_arguments(op_calls.forward_arguments(problem))
+    plain = op_calls.backward_arguments({**op_calls.forward_arguments(problem), "bfloat16": problem.input_skip})
     torch.library.opcheck(torch.ops.gfrnn.scan_backward.default, tuple(plain[name] for name in BACKWARD))
 
 
@@ -186,6 +187,51 @@ def test_kernels_share_no_function_with_another_instruction_set(tmp_path: Path) 
     assert COMPILER is not None
     subprocess.run([COMPILER, *LESS_OPTIMISED, "-c", str(SOURCE / "kernels.cpp"), "-o", str(kernels)], check=True)
     assert shared_functions(kernels) == []
+
+
+BF16_INSTRUCTIONS = [
+    "-O1",
+    "-mavx2",
+    "-mfma",
+    "-mf16c",
+    "-mavx512f",
+    "-mavx512bw",
+    "-mavx512dq",
+    "-mavx512vl",
+    "-mavx512bf16",
+]
+DOT = """
+#include "products.h"
+static_assert(Bfloat16::PER == TERMS);
+extern "C" void dot(float* sum, const void* a, const void* b) {
+  auto pairs = [](const void* p) { return Pairs::fetch(static_cast<const Bits16*>(p)); };
+  store<float>(sum, Pairs::add(load<float>(sum), pairs(a), pairs(b)));
+}
+"""
+
+
+@pytest.mark.skipif(COMPILER is None or shutil.which("objdump") is None, reason="needs a C++ compiler and objdump")
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="an instruction of x86-64")
+@pytest.mark.parametrize("flags", [BF16_INSTRUCTIONS, BF16_INSTRUCTIONS[:-1]], ids=["with", "without"])
+def test_pairs_are_multiplied_by_the_instruction_made_for_it(flags: list[str], tmp_path: Path) -> None:
+    """Where the compiler may use it; elsewhere by the form that the generic kernels run, and the tests with them."""
+    source, compiled = tmp_path / "dot.cpp", tmp_path / "dot.o"
+    source.write_text(DOT)
+    pairs = flags[-1] == "-mavx512bf16"
+    command = [
+        str(COMPILER),
+        "-std=c++20",
+        *flags,
+        f"-DTERMS={1 + pairs}",
+        f"-I{SOURCE}",
+        "-c",
+        str(source),
+        "-o",
+        str(compiled),
+    ]
+    subprocess.run(command, check=True)
+    listing = subprocess.run(["objdump", "-d", str(compiled)], capture_output=True, text=True, check=True).stdout
+    assert ("vdpbf16ps" in listing) == pairs
 
 
 @pytest.mark.slow

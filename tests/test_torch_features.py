@@ -13,6 +13,10 @@ import torch
 from cases import HIDDEN, INPUT, TIME, Case, every_backend, every_case, main_cases
 from tolerance import assert_all_close, assert_close
 
+from gfrnn import ops
+from gfrnn.bench.tolerance import allowed, error
+from gfrnn.equations import State
+
 # One of each wiring and unit: tracing unrolls the reference's loop and is slow.
 TRACED = [
     Case("lstm", "gated", input_skip=True, num_layers=2),
@@ -102,18 +106,40 @@ def test_meta_device_as_a_context() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @every_case
 def test_bf16_autocast(case: Case, dtype: torch.dtype, backend: str) -> None:
-    """Autocast feeds the layer either dtype; the recurrence itself stays in the weights' float32."""
+    """Autocast feeds the layer either dtype; products are in bfloat16, and what comes out in the weights' float32."""
     layer = case.layer(backend=backend, dtype=torch.float32)
     x, state = cases.dense_input(dtype=dtype), cases.state_of(case, dtype=dtype)
-    truth = cases.tensors(layer(x.float(), cases.as_hx([part.float() for part in state]), return_gates=True))
+    wide, reference = [part.float() for part in state], case.layer(backend="reference", dtype=torch.float32)
+    options = {"return_gates": True, "products": torch.bfloat16}
+    truth = ops.scan(x.float(), State(*wide), reference.weights(), layer.spec, "reference", **options)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         results = cases.tensors(layer(x, cases.as_hx(state), return_gates=True))
         embedded = layer(cases.integer_input())[0]
-    assert_all_close(results, truth)
-    assert_close(embedded, layer(cases.integer_input())[0])
+    last = truth.h[..., -layer.hidden_size :]
+    for found, expected in zip(results, (last, *(s for s in truth.state if s is not None), truth.gates), strict=True):
+        assert found.dtype == torch.float32
+        assert error(found, expected) <= allowed(torch.float32, products=torch.bfloat16)
+    plain = layer(cases.integer_input())[0]
+    assert not torch.equal(embedded, plain) and error(embedded, plain) < 0.05
     results[0].sum().backward()
     assert layer.weight_ih_l0.grad.dtype == torch.float32
     assert layer.weight_ih_l0.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(("dtype", "weights"), [(torch.float16, torch.float32), (torch.bfloat16, torch.float64)])
+def test_other_autocast_leaves_the_recurrence_alone(dtype: torch.dtype, weights: torch.dtype) -> None:
+    """float16 is no precision for a recurrence, and a model in float64 was made so for a reason."""
+    layer, x = Case("lstm", "gated").layer(dtype=weights), cases.dense_input(dtype=weights)
+    with torch.autocast("cpu", dtype=dtype):
+        found = layer(x)[0]
+    assert torch.equal(found, layer(x)[0])
+
+
+def test_autocast_switched_off_inside_is_off() -> None:
+    layer, x = Case("gru", "gated").layer(dtype=torch.float32), cases.dense_input(dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.autocast("cpu", enabled=False):
+        found = layer(x)[0]
+    assert torch.equal(found, layer(x)[0])
 
 
 def test_bf16_autocast_inside_a_model() -> None:

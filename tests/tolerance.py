@@ -26,7 +26,11 @@ def assert_all_close(actual: list, truth: list, same_dtype: list | None = None, 
 
 
 def assert_answers_close(
-    actual: dict[str, Any], truth: dict[str, Any], same_dtype: dict[str, Any] | None, terms: int
+    actual: dict[str, Any],
+    truth: dict[str, Any],
+    same_dtype: dict[str, Any] | None,
+    terms: int,
+    products: torch.dtype | None = None,
 ) -> None:
     """One computation's results, by name, agree with the truth.
 
@@ -35,5 +39,5 @@ def assert_answers_close(
     assert actual.keys() == truth.keys()
     reference = 0.0 if same_dtype is None else max(error(same_dtype[name], truth[name]) for name in truth)
     for name, tensor in actual.items():
-        found, limit = error(tensor, truth[name]), allowed(tensor.dtype, reference, terms)
+        found, limit = error(tensor, truth[name]), allowed(tensor.dtype, reference, terms, products)
         assert found <= limit, f"{name}: error {found:.3g}, allowed {limit:.3g} in {tensor.dtype}"

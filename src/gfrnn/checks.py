@@ -140,6 +140,16 @@ def autocasting(x: Tensor) -> bool:
     return torch.amp.is_autocast_available(x.device.type) and torch.is_autocast_enabled(x.device.type)
 
 
+def products(weight: Tensor) -> torch.dtype | None:
+    """The products that autocast asks for where `weight` is: bfloat16, for float32 weights on the CPU.
+
+    Its other requests leave the weights' precision as it is: a recurrence multiplies its rounding errors.
+    """
+    if weight.device.type != "cpu" or weight.dtype != torch.float32 or not autocasting(weight):
+        return None
+    return torch.bfloat16 if torch.get_autocast_dtype("cpu") == torch.bfloat16 else None
+
+
 def no_autocast(x: Tensor) -> AbstractContextManager[Any]:
     return torch.autocast(x.device.type, enabled=False) if autocasting(x) else nullcontext()
 

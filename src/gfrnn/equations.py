@@ -69,38 +69,62 @@ class Weights(NamedTuple):
     b_g: Tensor | None = None  # (L,)
 
 
+def untouched(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+class Products(NamedTuple):
+    """How matrices are multiplied: what is done to a factor, and, backwards, to the gradient of a result.
+
+    As it stands, nothing; products.py has the other one.
+    """
+
+    factor: Callable[[Tensor], Tensor] = untouched
+    result: Callable[[Tensor], Tensor] = untouched
+
+    def __call__(self, W: Tensor, x: Tensor) -> Tensor:
+        """W x: (R, K) and (B, K) -> (B, R). Indices (B,) are one-hot vectors: each picks a column of W."""
+        W = self.factor(W)
+        x = self.factor(x) @ W.T if x.is_floating_point() else torch.nn.functional.embedding(x, W.T)
+        return self.result(x)
+
+    def bias(self, b: Tensor, rows: int) -> Tensor:
+        """(R,) -> (B, R): a weight of a constant 1, which needs no product forwards."""
+        return b if self.result is untouched else self.result(b.expand(rows, -1))
+
+
+EXACT = Products()
+
+
 class Below(NamedTuple):
     """What layer j receives from time t: x_t, h_t^{j-1}, or, with skip connections, both side by side."""
 
     x: Tensor | None
     h: Tensor | None
+    products: Products = EXACT
 
 
 def times(W: Tensor, below: Below) -> Tensor:
     """W h_t^{j-1}: (R, I) and a Below of width I -> (B, R)."""
-
-    def input_times(W: Tensor, x: Tensor) -> Tensor:
-        # A one-hot x picks a column of W.
-        return x @ W.T if x.is_floating_point() else torch.nn.functional.embedding(x, W.T)
-
     if below.h is None:
         assert below.x is not None
-        return input_times(W, below.x)
+        return below.products(W, below.x)
     if below.x is None:
-        return below.h @ W.T
+        return below.products(W, below.h)
     H = below.h.shape[-1]
-    return input_times(W[:, :-H], below.x) + below.h @ W[:, -H:].T
+    return below.products(W[:, :-H], below.x) + below.products(W[:, -H:], below.h)
 
 
 def global_reset_gates(below: Below, h_star: Tensor, w_g: Tensor, u_g: Tensor, b_g: Tensor | float) -> Tensor:
     """g^{i->j} = sigma(w_g^{i->j} h_t^{j-1} + u_g^{i->j} h*_{t-1}), for all sources i at once: (B, L)."""
-    return sigmoid(times(w_g, below) + h_star @ u_g.T + b_g)
+    return sigmoid(times(w_g, below) + below.products(u_g, h_star) + b_g)
 
 
-def gated_sum(g: Tensor, U: Tensor, h_prev: Sequence[Tensor]) -> Tensor:
+def gated_sum(g: Tensor, U: Tensor, h_prev: Sequence[Tensor], products: Products = EXACT) -> Tensor:
     """sum_i g^{i->j} U^{i->j} h_{t-1}^i: gates (B, n), blocks U (H, n*H), n sources (B, H) -> (B, H)."""
     blocks = U.chunk(len(h_prev), dim=1)
-    terms = [g[:, i : i + 1] * (h_prev[i] @ blocks[i].T) for i in range(len(h_prev))]
+    # g^{i->j} is a number and may stand on either side of U^{i->j}: it is the state that is let through.
+    terms = [products(blocks[i], g[:, i : i + 1] * h_prev[i]) for i in range(len(h_prev))]
     return torch.stack(terms).sum(0)
 
 
@@ -141,6 +165,15 @@ class Past(NamedTuple):
     h_prev: Sequence[Tensor]  # the h_{t-1}^i of the layers it listens to
     g: Tensor  # their global reset gates, (B, number of sources)
     seen: Tensor  # what the unit-wise gates read: (B, S)
+    products: Products = EXACT
+
+    def read(self, U: Tensor) -> Tensor:
+        """U h*_{t-1}, as a unit-wise gate hears it: (H, S) -> (B, H)."""
+        return self.products(U, self.seen)
+
+    def gated(self, U: Tensor) -> Tensor:
+        """The gated sum, as the candidate hears it: (H, n*H) -> (B, H)."""
+        return gated_sum(self.g, U, self.h_prev, self.products)
 
 
 class Rows(NamedTuple):
@@ -178,24 +211,24 @@ class Unit:
 
 def tanh_unit(rows: list[Rows], below: Below, past: Past, h_prev: Tensor, c_prev: None) -> tuple[Tensor, None]:
     ((W, U, b),) = rows
-    return tanh(times(W, below) + gated_sum(past.g, U, past.h_prev) + b), None  # eq:rnn_hidden_trad, gated
+    return tanh(times(W, below) + past.gated(U) + b), None  # eq:rnn_hidden_trad, gated
 
 
 def gru_unit(rows: list[Rows], below: Below, past: Past, h_prev: Tensor, c_prev: None) -> tuple[Tensor, None]:
     (W_r, U_r, b_r), (W_z, U_z, b_z), (W, U, b) = rows
-    z = sigmoid(times(W_z, below) + past.seen @ U_z.T + b_z)  # eq:gru_update_gate
-    r = sigmoid(times(W_r, below) + past.seen @ U_r.T + b_r)  # eq:gru_memory_reset
-    h_tilde = tanh(times(W, below) + r * gated_sum(past.g, U, past.h_prev) + b)  # eq:gru_new_act, gated
+    z = sigmoid(times(W_z, below) + past.read(U_z) + b_z)  # eq:gru_update_gate
+    r = sigmoid(times(W_r, below) + past.read(U_r) + b_r)  # eq:gru_memory_reset
+    h_tilde = tanh(times(W, below) + r * past.gated(U) + b)  # eq:gru_new_act, gated
     return (1 - z) * h_prev + z * h_tilde, None  # eq:gru_memory_up (torch.nn.GRU swaps z)
 
 
 def lstm_unit(rows: list[Rows], below: Below, past: Past, h_prev: Tensor, c_prev: Tensor) -> tuple[Tensor, Tensor]:
     (W_i, U_i, b_i), (W_f, U_f, b_f), (W_c, U_c, b_c), (W_o, U_o, b_o) = rows
-    c_tilde = tanh(times(W_c, below) + gated_sum(past.g, U_c, past.h_prev) + b_c)  # eq:lstm_new_cell, gated
-    i = sigmoid(times(W_i, below) + past.seen @ U_i.T + b_i)  # eq:lstm_input
-    f = sigmoid(times(W_f, below) + past.seen @ U_f.T + b_f)  # eq:lstm_forget
+    c_tilde = tanh(times(W_c, below) + past.gated(U_c) + b_c)  # eq:lstm_new_cell, gated
+    i = sigmoid(times(W_i, below) + past.read(U_i) + b_i)  # eq:lstm_input
+    f = sigmoid(times(W_f, below) + past.read(U_f) + b_f)  # eq:lstm_forget
     c = f * c_prev + i * c_tilde  # eq:lstm_cell
-    o = sigmoid(times(W_o, below) + past.seen @ U_o.T + b_o)  # eq:lstm_output
+    o = sigmoid(times(W_o, below) + past.read(U_o) + b_o)  # eq:lstm_output
     return o * tanh(c), c
 
 
@@ -206,7 +239,12 @@ UNITS = {unit.name: unit for unit in (TANH, GRU, LSTM)}
 
 
 def step(
-    x_t: Tensor, state: State, weights: Sequence[Weights], spec: Spec, dropout_mask: Tensor | None = None
+    x_t: Tensor,
+    state: State,
+    weights: Sequence[Weights],
+    spec: Spec,
+    dropout_mask: Tensor | None = None,
+    products: Products = EXACT,
 ) -> tuple[State, Tensor]:
     """One timestep, from the bottom layer up: the new State and the global reset gates (B, L_to, L_from).
 
@@ -215,8 +253,9 @@ def step(
     unit, wiring, L = UNITS[spec.unit], WIRINGS[spec.wiring], len(weights)
     h_prev = state.h.unbind(0)
     c_prev = [None] * L if state.c is None else state.c.unbind(0)
-    below, h, c, g_rows = Below(x_t, None), [], [], []
+    below, h, c, g_rows = Below(x_t, None, products), [], [], []
     for j, w in enumerate(weights):
+        w = w if w.b_g is None else w._replace(b_g=products.bias(w.b_g, len(x_t)))
         sources = wiring.hears(j, L)
         if wiring.gates is None:
             g = torch.ones_like(h_prev[j][:, :1]).expand(-1, len(sources))
@@ -224,11 +263,12 @@ def step(
             g = wiring.gates(below, torch.cat(h_prev, dim=1), w)
         h_sources = [h_prev[i] for i in sources]
         seen = torch.cat(h_sources, dim=1) if spec.gates_see == "all" else h_prev[j]
-        h_j, c_j = unit.step(unit.rows(w), below, Past(h_sources, g, seen), h_prev[j], c_prev[j])
+        rows = [r._replace(b=products.bias(r.b, len(x_t))) if isinstance(r.b, Tensor) else r for r in unit.rows(w)]
+        h_j, c_j = unit.step(rows, below, Past(h_sources, g, seen, products), h_prev[j], c_prev[j])
         h.append(h_j)
         c.append(c_j)
         g_rows.append(torch.nn.functional.pad(g, (sources.start, L - sources.stop)))
         up = h_j if dropout_mask is None or j == L - 1 else h_j * dropout_mask[:, j]
-        below = Below(x_t if spec.input_skip else None, up)
+        below = Below(x_t if spec.input_skip else None, up, products)
     new_c = None if state.c is None else torch.stack(c)  # type: ignore[arg-type]
     return State(torch.stack(h), new_c), torch.stack(g_rows, dim=1)

@@ -196,10 +196,11 @@ class GatedFeedback(nn.Module):
         if not x.is_floating_point():
             x = x.long()
         if checks.autocasting(x):
-            # A recurrence multiplies its rounding errors, so autocast leaves it in the weights' precision.
+            # States, gates and sums stay in the weights' precision; see checks.products for what does not.
             x = x.to(weights[0].W.dtype) if x.is_floating_point() else x
             state = state.map(lambda s: s.to(weights[0].W.dtype))
         options: dict[str, Any] = {"lengths": lengths, "dropout_masks": masks, "return_gates": return_gates}
+        options["products"] = checks.products(weights[0].W)
         with checks.no_autocast(x):
             scanned = ops.scan(x, state, weights, self.spec, self.backend, **options)
         h = scanned.h if self.output == "all" else scanned.h[..., -self.hidden_size :].contiguous()

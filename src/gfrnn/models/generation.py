@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gfrnn import checks
 from gfrnn.equations import State
 from gfrnn.errors import UsageError
 from gfrnn.layers import GatedFeedback
@@ -143,7 +144,8 @@ def stepper(layer: GatedFeedback) -> Callable[[Tensor, Any], tuple[Tensor, Any]]
     """`layer.step` for symbols, with the weights prepared once for all steps, unless another backend was asked for."""
     if layer.backend not in ("auto", "manual") or IMPLEMENTS.why_not_kind(layer.spec):
         return layer.step
-    steps, has_cell, every_layer = Steps(layer.spec, layer.weights()), layer.has_cell, layer.output == "all"
+    steps = Steps(layer.spec, layer.weights(), checks.products(layer.weight_ih_l0))
+    has_cell, every_layer = layer.has_cell, layer.output == "all"
 
     def step(symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
         new = steps(symbols, State(*state) if has_cell else State(state))

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from gfrnn import parameters
-from gfrnn.checks import no_autocast
+from gfrnn.checks import no_autocast, products
+from gfrnn.products import BFLOAT16, rounded
 
 
 class SymbolNats(torch.autograd.Function):
@@ -15,13 +16,16 @@ class SymbolNats(torch.autograd.Function):
 
     One (N, V) buffer serves as logits, as probabilities, and as their gradient: log-probabilities are never kept,
     and the backward pass starts from the finished gradient p - onehot(target). The products are in the weight's
-    precision, whatever autocast says; the softmax and the cost are in float32 at least.
+    precision, or in bfloat16 where autocast asks for that (products.py); the softmax and the cost are in float32 at
+    least.
     """
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, products: torch.dtype | None
+    ) -> Tensor:
         with no_autocast(weight):
-            logits = torch.addmm(bias, features.to(weight.dtype), weight.t())
+            logits = torch.addmm(bias, factor(features.to(weight.dtype), products), factor(weight, products).t())
         buffer = logits.to(torch.promote_types(logits.dtype, torch.float32))
         buffer.sub_(buffer.amax(1, keepdim=True))
         index = targets[:, None]
@@ -32,21 +36,27 @@ class SymbolNats(torch.autograd.Function):
             buffer.div_(total[:, None])
             buffer.scatter_add_(1, index, buffer.new_full((), -1.0).expand_as(index))
             ctx.save_for_backward(features, weight, buffer)
+            ctx.products = products
         return nats
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         features, weight, difference = ctx.saved_tensors
-        d_logits = (difference * cotangents[0][:, None]).to(weight.dtype)
-        need = ctx.needs_input_grad
+        need, products = ctx.needs_input_grad, ctx.products
+        d_logits = factor((difference * cotangents[0][:, None]).to(weight.dtype), products)
         with no_autocast(weight):
             return (
-                (d_logits @ weight).to(features.dtype) if need[0] else None,
-                d_logits.t() @ features.to(weight.dtype) if need[1] else None,
+                (d_logits @ factor(weight, products)).to(features.dtype) if need[0] else None,
+                d_logits.t() @ factor(features.to(weight.dtype), products) if need[1] else None,
                 d_logits.sum(0) if need[2] else None,
                 None,
+                None,
             )
+
+
+def factor(tensor: Tensor, products: torch.dtype | None) -> Tensor:
+    return tensor if products is None else rounded(tensor)
 
 
 def symbol_nats(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
@@ -55,7 +65,8 @@ def symbol_nats(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor)
     >>> symbol_nats(torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4), torch.tensor([0, 3])).exp()
     tensor([4., 4.])
     """
-    nats = SymbolNats.apply(features.reshape(-1, features.shape[-1]), weight, bias, targets.reshape(-1))
+    rows = features.reshape(-1, features.shape[-1])
+    nats = SymbolNats.apply(rows, weight, bias, targets.reshape(-1), products(weight))
     return nats.view(targets.shape)
 
 
@@ -65,6 +76,15 @@ class SoftmaxHead(nn.Linear):
     def reset_parameters(self) -> None:
         parameters.put(self.weight, parameters.uniform(self.weight))
         nn.init.zeros_(self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Logits. Under autocast in bfloat16 only the factors are rounded: the logits stay in float32."""
+        if products(self.weight) is None or input.dtype != self.weight.dtype:
+            return super().forward(input)
+        with no_autocast(self.weight):
+            rows = BFLOAT16(self.weight, input.reshape(-1, input.shape[-1]))
+            rows = rows + BFLOAT16.bias(self.bias, len(rows))
+            return rows.view(*input.shape[:-1], -1)
 
     def nats(self, features: Tensor, targets: Tensor) -> Tensor:
         """Cost in nats of each target: features (..., K), targets (...) -> (...)."""

@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
+import torch
 from torch import Tensor
 
 from gfrnn.equations import Spec, State, Weights
 from gfrnn.ops import cpu, manual, reference
 from gfrnn.ops.call import Call, Scanned
-from gfrnn.ops.declared import Implements, check_spec
+from gfrnn.ops.declared import Implements, check_products, check_spec
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ def check_backend(name: str) -> str:
 def choose(call: Call, backend: str = "auto") -> str:
     """The backend that will run `call`."""
     check_spec(call.spec)
+    check_products(call.products)
     if check_backend(backend) == "auto":
         return next(name for name in AUTO if not BACKENDS[name].why_not(call))
     reasons = BACKENDS[backend].why_not(call)
@@ -66,9 +68,10 @@ def scan(
     lengths: Tensor | None = None,
     dropout_masks: Tensor | None = None,
     return_gates: bool = False,
+    products: torch.dtype | None = None,
 ) -> Scanned:
     """Every timestep of x (T, B, I) from `state`: all layers' h (T, B, L*H), the last state, and the gates if asked."""
-    call = Call(x, state, weights, spec, lengths, dropout_masks, return_gates)
+    call = Call(x, state, weights, spec, lengths, dropout_masks, return_gates, products)
     return BACKENDS[choose(call, backend)].scan(call)
 
 

@@ -17,6 +17,7 @@ class Call(NamedTuple):
     lengths: Tensor | None = None  # (B,) int64 on x's device, each in 1..T
     dropout_masks: Tensor | None = None  # (T, B, L-1, H), already scaled by 1/(1-p)
     return_gates: bool = False
+    products: torch.dtype | None = None  # torch.bfloat16: as products.py defines them; None: in the tensors' dtype
 
     def tensors(self) -> list[Tensor]:
         """Every floating-point tensor of the call."""

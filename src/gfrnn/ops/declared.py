@@ -35,6 +35,7 @@ class Implements:
     dtypes: Collection[torch.dtype] | None = None  # all tensors of a call have the same
     devices: Collection[str] | None = None
     transforms: Collection[Transform] = tuple(Transform)
+    rounds: Collection[torch.dtype] | None = None  # dtypes in which it has bfloat16 products (products.py)
 
     def why_not_kind(self, spec: Spec) -> list[str]:
         """Sentences why it cannot compute such a network at all; empty: it can."""
@@ -56,6 +57,10 @@ class Implements:
             dtypes = {t.dtype for t in tensors}
             if len(dtypes) != 1 or not dtypes <= set(self.dtypes):
                 reasons.append(f"it computes in one of {listed(self.dtypes)}, got {listed(dtypes)}")
+        if call.products is not None and self.rounds is not None:
+            dtypes = {t.dtype for t in tensors}
+            if not dtypes <= set(self.rounds):
+                reasons.append(f"its bfloat16 products are for {listed(self.rounds)}, got {listed(dtypes)}")
         asked = [transform.value for transform in transforms_of(call) if transform not in self.transforms]
         return reasons + [f'{name} needs backend="reference" (or "auto", which takes what it needs)' for name in asked]
 
@@ -69,6 +74,11 @@ def check_spec(spec: Spec) -> None:
     for kind, name, registered in (("unit", spec.unit, UNITS), ("wiring", spec.wiring, WIRINGS)):
         if name not in registered:
             raise ValueError(f"{kind} must be one of {', '.join(map(repr, registered))}, got {name!r}")
+
+
+def check_products(products: torch.dtype | None) -> None:
+    if products not in (None, torch.bfloat16):
+        raise ValueError(f"products must be torch.bfloat16 or None, got {products!r}")
 
 
 def transforms_of(call: Call) -> list[Transform]:

@@ -36,8 +36,9 @@ def scan(call: Call) -> Scanned:
     if lengths is not None:  # what stands in the padding (NaN, or no index at all) must not meet the weights
         running = torch.arange(x.shape[0], device=x.device)[:, None] < lengths
         x = torch.where(running if x.dim() == 2 else running[:, :, None], x, torch.zeros_like(x))
-    if torch.compiler.is_compiling():  # the compiler derives a backward of its own, and cannot trace the Function's
-        h, state, g = manual_plain.scan(spec, call.weights, x, call.state, lengths, call.dropout_masks)
+    # The compiler derives a backward of its own, and cannot trace the Function's, which has exact products only.
+    if torch.compiler.is_compiling() or call.products is not None:
+        h, state, g = manual_plain.scan(spec, call.weights, x, call.state, lengths, call.dropout_masks, call.products)
     else:
         flat = [tensor for w in call.weights for tensor in w]
         h, h_n, c_n, g, *_ = _Scan.apply(spec, x, *call.state, lengths, call.dropout_masks, *flat)

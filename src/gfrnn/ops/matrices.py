@@ -4,7 +4,7 @@ A layer's rows: [candidate H | unit-wise gates (G-1)*H | global reset gates n], 
 C = G*H + n in all. Of all layers together the candidates come first, then the K = C - H gates of each layer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,6 +22,10 @@ class Matrices(NamedTuple):
     candidate: Tensor  # (H, S): its sources are scaled by the global reset gates
     units: Tensor  # ((G-1)*H + n, S): unit-wise gates, and global reset gates unless `apart`
     u_g: Tensor | None  # (n, L*H) when `apart`: the unit-wise gates hear their own layer only, these hear all
+
+    def as_factors(self, factor: Callable[[Tensor], Tensor]) -> "Matrices":
+        """As products read them (products.py); the bias is no factor."""
+        return Matrices(*(m if m is None or m is self.bias else factor(m) for m in self))  # type: ignore[arg-type]
 
 
 class Hearing(NamedTuple):

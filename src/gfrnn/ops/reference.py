@@ -7,6 +7,7 @@ from gfrnn import equations
 from gfrnn.equations import State
 from gfrnn.ops.call import Call, Scanned
 from gfrnn.ops.declared import Implements
+from gfrnn.products import products_in
 
 IMPLEMENTS = Implements()  # everything: whatever is in equations.py, wherever torch runs
 
@@ -17,7 +18,7 @@ def why_unavailable() -> list[str]:
 
 def scan(call: Call) -> Scanned:
     """All timesteps of `call`, one after the other."""
-    x, state = call.x, call.state
+    x, state, products = call.x, call.state, products_in(call.products)
     outputs: list[Tensor] = []
     gates: list[Tensor] = []
     for t in range(x.shape[0]):
@@ -27,7 +28,7 @@ def scan(call: Call) -> Scanned:
             # A finished row must not let what stands in its padding (NaN, or no index at all) near the weights.
             running = t < call.lengths
             x_t = torch.where(running if x_t.dim() == 1 else running[:, None], x_t, torch.zeros_like(x_t))
-        new, g = equations.step(x_t, state, call.weights, call.spec, mask)
+        new, g = equations.step(x_t, state, call.weights, call.spec, mask, products)
         h_t = new.h
         if call.lengths is not None:
             alive = running[None, :, None]

@@ -85,6 +85,7 @@ IMPLEMENTS = Implements(
     dtypes=[torch.float32, torch.float64],
     devices=["cpu"],
     transforms=[Transform.SECOND_DERIVATIVES, Transform.COMPILE],
+    rounds=[torch.float32],
 )
 
 
@@ -121,6 +122,7 @@ def scan(call: Call) -> Scanned:
         spec.input_size,
         spec.gates_see == "own",
         spec.input_skip,
+        call.products == torch.bfloat16,
         torch.is_grad_enabled() and any(t.requires_grad for t in [x, *state, *weights] if t is not None),
         call.return_gates,
     )
@@ -164,6 +166,7 @@ def _fake_forward(
     input_size: int,
     own: bool,
     input_skip: bool,
+    bfloat16: bool,
     keep: bool,
     return_gates: bool,
 ) -> tuple[Tensor, ...]:
@@ -202,6 +205,7 @@ def _fake_backward(
     input_size: int,
     own: bool,
     input_skip: bool,
+    bfloat16: bool,
     need_dx: bool,
 ) -> list[Tensor]:
     _expect_one_device(dh, dh_n, dc_n, dgates, x, h0, c0, lengths, masks, h, c, saved, *weights)
@@ -231,8 +235,10 @@ def _differentiate(ctx: Any, dh: Any, dh_n: Any, dc_n: Any, dgates: Any, *_: Any
     x, h0, c0, lengths, masks, h, c, saved, *weights = ctx.saved_tensors
     nothing = [None] * (2 + len(ctx.options) + 2)  # lengths, masks, options, keep, return_gates
     if is_asked_for_more((dh, dh_n, dc_n, dgates)):
-        spec = _spec(h0, *ctx.options)
-        call = Call(x, State(h0, c0), _unpack(spec, weights), spec, lengths, masks)
+        *network, bfloat16 = ctx.options
+        spec = _spec(h0, *network)
+        products = torch.bfloat16 if bfloat16 else None
+        call = Call(x, State(h0, c0), _unpack(spec, weights), spec, lengths, masks, products=products)
         dx, dh0, dc0, *dflat = gradients_again(call, (dh, dh_n, dc_n, dgates))
         present = [t is not None for w in call.weights for t in w]
         return dx, dh0, dc0, [d for d, is_there in zip(dflat, present, strict=True) if is_there], *nothing

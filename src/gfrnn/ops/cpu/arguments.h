@@ -18,11 +18,13 @@ struct Arguments {
   std::vector<Tensor> weights;
   std::vector<gfrnn::Layer<const F>> layers;
   std::vector<int64_t> active;
+  bool bfloat16;  // products.h
 
   Arguments(const Tensor& x_, const Tensor& h0_, const Optional& c0_, const std::vector<Tensor>& weights_,
             const Optional& lengths, const Optional& masks_, int64_t unit, int64_t wiring, int64_t input_size, bool own,
-            bool input_skip)
-      : x(x_), h0(h0_) {
+            bool input_skip, bool bfloat16_)
+      : x(x_), h0(h0_), bfloat16(bfloat16_) {
+    STD_TORCH_CHECK(!bfloat16 || sizeof(F) == 4, "gfrnn: bfloat16 products are for float32");
     STD_TORCH_CHECK(unit >= 0 && unit < gfrnn::UNIT_COUNT, "gfrnn: unit must be 0, 1 or 2, got ", unit);
     STD_TORCH_CHECK(wiring >= 0 && wiring < gfrnn::WIRING_COUNT, "gfrnn: wiring must be 0, 1 or 2, got ", wiring);
     STD_TORCH_CHECK(input_size > 0, "gfrnn: input_size must be positive, got ", input_size);

@@ -12,14 +12,15 @@ struct Carried {
 
 // Timesteps [t0, t1), backwards, of rows [first, last): the factors of the weights' gradients, which sum over K rows
 // (t, b), and the gradients carried to t0 - 1.
-template <class F>
-void backward_rows(const Backward<F>& b, const PackedLayers<F>& packed, Carried<F>& carried,
-                   WeightGradients<F>& gradients, int64_t K, const Parallel* split, int64_t t0, int64_t t1,
+template <class Mode, class F = typename Mode::Number>
+void backward_rows(const Backward<F>& b, const PackedLayers<Mode>& packed, Carried<F>& carried,
+                   WeightGradients<Mode>& gradients, int64_t K, const Parallel* split, int64_t t0, int64_t t1,
                    int64_t first, int64_t last) {
   const Forward<F>& f = b.forward;
   const Shape& s = f.shape;
   const int64_t H = s.H, LH = s.L * H, P = s.P(), LP = s.L * P, rows = last - first;
   Room<F> now(rows * LH), deltas_room(rows * LP), d_scaled(rows * LH), d_up(rows * H), zeros(LH);
+  const auto room = factor_room<Mode>(rows, P);
   F* const deltas = deltas_room.get();
   clear<F>(zeros.get(), LH);
   List<const F*> from_zero(rows);
@@ -44,7 +45,7 @@ void backward_rows(const Backward<F>& b, const PackedLayers<F>& packed, Carried<
       if (b.dx) to_x[m] = b.dx + (at + m) * s.I;
     }
     for (int64_t j = s.L - 1; j >= 0; j--) {
-      const PackedLayer<F>& w = packed[j];
+      const PackedLayer<Mode>& w = packed[j];
       for (int64_t m = 0; m < M; m++) {
         const int64_t cell = m * LH + j * H;
         unit_backward<F>(s, f.saved + (at + m) * LP + j * P, h_prev + cell, c_prev ? c_prev + cell : nullptr,
@@ -56,10 +57,10 @@ void backward_rows(const Backward<F>& b, const PackedLayers<F>& packed, Carried<
         const Recurrent<const F>& how = w.how[p];
         const F* from = deltas + j * P + how.column;
         if (!how.scaled) {
-          apply<F>(w.past[p], split, from, LP, M, to_past.data(), to_past.data(), how.at);
+          apply<Mode>(w.past[p], split, room.get(), from, LP, M, to_past.data(), to_past.data(), how.at);
           continue;
         }
-        apply<F>(w.past[p], split, from, LP, M, from_zero.data(), to_scaled.data(), 0);
+        apply<Mode>(w.past[p], split, room.get(), from, LP, M, from_zero.data(), to_scaled.data(), 0);
         for (int64_t m = 0; m < M; m++) {
           const F* g = f.saved + (at + m) * LP + j * P + s.global_at();
           F* d_g = deltas + m * LP + j * P + s.global_at();
@@ -77,10 +78,10 @@ void backward_rows(const Backward<F>& b, const PackedLayers<F>& packed, Carried<
         }
       }
       const F* from = deltas + j * P;
-      if (b.dx && s.sees_x(j)) apply<F>(w.x, split, from, LP, M, to_x.data(), to_x.data(), 0);
-      if (j > 0 && !f.masks) apply<F>(w.below, split, from, LP, M, to_now.data(), to_now.data(), (j - 1) * H);
+      if (b.dx && s.sees_x(j)) apply<Mode>(w.x, split, room.get(), from, LP, M, to_x.data(), to_x.data(), 0);
+      if (j > 0 && !f.masks) apply<Mode>(w.below, split, room.get(), from, LP, M, to_now.data(), to_now.data(), (j - 1) * H);
       if (j > 0 && f.masks) {
-        apply<F>(w.below, split, from, LP, M, from_zero.data(), to_up.data(), 0);
+        apply<Mode>(w.below, split, room.get(), from, LP, M, from_zero.data(), to_up.data(), 0);
         for (int64_t m = 0; m < M; m++) {
           multiply_rows<F>(to_up[m], to_up[m], f.masks + ((at + m) * (s.L - 1) + j - 1) * H, H);
           add_to<F>(to_now[m] + (j - 1) * H, to_up[m], H);
@@ -91,17 +92,17 @@ void backward_rows(const Backward<F>& b, const PackedLayers<F>& packed, Carried<
   }
 }
 
-template <class F>
+template <class Mode, class F = typename Mode::Number>
 void backward(const Backward<F>& b, const Parallel& parallel) {
   constexpr int64_t MOST = 512;  // rows (t, b) at a time: what the caches hold of the weights' gradients' factors
   const Forward<F>& f = b.forward;
   const Shape& s = f.shape;
   const int64_t LH = s.L * s.H, parts = s.B < parallel.threads ? 1 : parallel.threads;
   const int64_t steps = smaller(larger(MOST / larger(s.B, 1), 1), s.T);
-  const PackedLayers<F> packed(f, BACKWARD, parallel);
+  const PackedLayers<Mode> packed(f, BACKWARD, parallel);
   const auto bounds = split_rows(s, f.active, parts);
   Carried<F> carried{Room<F>(s.B * LH), Room<F>(s.B * LH)};
-  WeightGradients<F> gradients(b, steps * s.B);
+  WeightGradients<Mode> gradients(b, steps * s.B);
   auto start = [&](F* to, const F* from) {
     if (from)
       copy<F>(to, from, s.B * LH);
@@ -115,10 +116,10 @@ void backward(const Backward<F>& b, const Parallel& parallel) {
     int64_t K = 0;
     for (int64_t t = t0; t < t1; t++) K += f.active[t];
     if (parts < parallel.threads)
-      backward_rows<F>(b, packed, carried, gradients, K, &parallel, t0, t1, 0, s.B);
+      backward_rows<Mode>(b, packed, carried, gradients, K, &parallel, t0, t1, 0, s.B);
     else
       parallel(parts, [&](int64_t i) {
-        backward_rows<F>(b, packed, carried, gradients, K, nullptr, t0, t1, bounds[i], bounds[i + 1]);
+        backward_rows<Mode>(b, packed, carried, gradients, K, nullptr, t0, t1, bounds[i], bounds[i + 1]);
       });
     parallel(parallel.threads, [&](int64_t i) { gradients.add_up(K, i, parallel.threads); });
   }

@@ -6,11 +6,12 @@
 namespace {
 
 // All timesteps of rows [first, last): no other thread is waited for.
-template <class F>
-void forward_rows(const Forward<F>& f, const PackedLayers<F>& packed, bool row_table, const Parallel* split,
+template <class Mode, class F = typename Mode::Number>
+void forward_rows(const Forward<F>& f, const PackedLayers<Mode>& packed, bool row_table, const Parallel* split,
                   int64_t first, int64_t last) {
   const Shape& s = f.shape;
   const int64_t H = s.H, LH = s.L * H, P = s.P(), LP = s.L * P, rows = last - first;
+  const auto room = factor_room<Mode>(rows, larger(s.I, LH));
   Room<F> scaled(rows * LH), up(rows * H), transient(f.saved ? 0 : rows * LP);
   List<F*> to(rows);
   List<const F*> start(rows);
@@ -21,15 +22,15 @@ void forward_rows(const Forward<F>& f, const PackedLayers<F>& packed, bool row_t
     const F* c_prev = s.unit != LSTM ? nullptr : t ? f.c + (at - s.B) * LH : f.c0 + first * LH;
     F* activations = f.saved ? f.saved + at * LP : transient.get();
     for (int64_t j = 0; j < s.L; j++) {
-      const PackedLayer<F>& w = packed[j];
+      const PackedLayer<Mode>& w = packed[j];
       for (int64_t m = 0; m < M; m++) {
         to[m] = activations + m * LP + j * P;
         start[m] = w.table.get() + (row_table ? first + m : s.looks_up(j) ? f.index[at + m] : 0) * P;
       }
       // The first product over a column starts from the table, any further one from what is there.
       const F* const* from = start.data();
-      auto feed = [&](const F* source, int64_t stride, const Packed<F>& weights) {
-        apply<F>(weights, split, source, stride, M, from, to.data(), 0);
+      auto feed = [&](const F* source, int64_t stride, const Packed<Mode>& weights) {
+        apply<Mode>(weights, split, room.get(), source, stride, M, from, to.data(), 0);
         from = to.data();
       };
       if (s.sees_x(j) && !s.indices) feed(f.x + at * s.I, s.I, w.x);
@@ -55,7 +56,7 @@ void forward_rows(const Forward<F>& f, const PackedLayers<F>& packed, bool row_t
           }
           source = scaled.get();
         }
-        apply<F>(w.past[p], split, source, LH, M, from, to.data(), how.column);
+        apply<Mode>(w.past[p], split, room.get(), source, LH, M, from, to.data(), how.column);
       }
       for (int64_t m = 0; m < M; m++) {
         const int64_t cell = m * LH + j * H;
@@ -66,18 +67,18 @@ void forward_rows(const Forward<F>& f, const PackedLayers<F>& packed, bool row_t
   }
 }
 
-template <class F>
+template <class Mode, class F = typename Mode::Number>
 void forward(const Forward<F>& f, const Parallel& parallel) {
   const Shape& s = f.shape;
   // One step of few rows reads every weight about once: packing, which does too, would double that.
   const bool step = s.T == 1 && s.B <= 4;
   const bool few = s.B < parallel.threads;
   const int64_t parts = few ? 1 : parallel.threads;
-  const PackedLayers<F> packed(f, step ? UNPACKED : FORWARD, parallel);
+  const PackedLayers<Mode> packed(f, step ? UNPACKED : FORWARD, parallel);
   const auto bounds = split_rows(s, f.active, parts);
   if (few)
-    forward_rows<F>(f, packed, step, &parallel, 0, s.B);
+    forward_rows<Mode>(f, packed, step, &parallel, 0, s.B);
   else
-    parallel(parts, [&](int64_t i) { forward_rows<F>(f, packed, step, nullptr, bounds[i], bounds[i + 1]); });
+    parallel(parts, [&](int64_t i) { forward_rows<Mode>(f, packed, step, nullptr, bounds[i], bounds[i + 1]); });
 }
 }  // namespace

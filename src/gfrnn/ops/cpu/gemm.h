@@ -7,8 +7,7 @@
 // through row pointers for the same reason. Each element of C is a sum of chains of fused multiply-adds in the order of
 // k, however rows are split over tiles or threads: the number of threads never changes a bit.
 #pragma once
-#include "memory.h"
-#include "vec.h"
+#include "products.h"
 
 namespace {
 
@@ -18,80 +17,87 @@ constexpr int64_t CHAIN = 256;
 template <class F>
 constexpr int TILE_COLUMNS = 2 * Vec<F>::size;
 
-// Columns in panels of TILE_COLUMNS, each panel [K][TILE_COLUMNS]; the last one is filled with zeros.
-template <class F>
+// Columns in panels of TILE_COLUMNS, each panel [steps][TILE_COLUMNS][PER]; the last one is filled with zeros.
+template <class Mode>
 int64_t packed_size(int64_t K, int64_t N) {
-  return K * round_up(N, TILE_COLUMNS<F>);
+  return padded<Mode>(K) * round_up(N, TILE_COLUMNS<typename Mode::Number>);
 }
 
 // The panel of columns [n0, n0 + TILE_COLUMNS) of B[k][n] = rows[n][k]: the forward's W x, weights stored (outputs, inputs).
-template <class F>
-void pack_transposed(const F* const* rows, int64_t N, int64_t K, int64_t n0, F* panel) {
+template <class Mode, class F = typename Mode::Number>
+void pack_transposed(const F* const* rows, int64_t N, int64_t K, int64_t n0, typename Mode::Factor* panel) {
   constexpr int NR = TILE_COLUMNS<F>;
+  if (K % Mode::PER) clear(panel + K / Mode::PER * Mode::PER * NR, NR * Mode::PER);
   constexpr int64_t BLOCK = 16;  // so that the panel's cache lines stay while their columns are filled in
   for (int64_t k0 = 0; k0 < K; k0 += BLOCK) {
     const int64_t k1 = smaller(k0 + BLOCK, K);
     for (int64_t n = 0; n < NR; n++)
       if (n0 + n < N)
-        for (int64_t k = k0; k < k1; k++) panel[k * NR + n] = rows[n0 + n][k];
+        for (int64_t k = k0; k < k1; k++) Mode::put(panel + place<Mode>(k, n, NR), rows[n0 + n][k]);
       else
-        for (int64_t k = k0; k < k1; k++) panel[k * NR + n] = 0;
+        for (int64_t k = k0; k < k1; k++) Mode::put(panel + place<Mode>(k, n, NR), 0);
   }
 }
 
 // The same panel of B[k][n] = rows[k][n]: the backward's d W.
-template <class F>
-void pack_straight(const F* const* rows, int64_t K, int64_t N, int64_t n0, F* panel) {
+template <class Mode, class F = typename Mode::Number>
+void pack_straight(const F* const* rows, int64_t K, int64_t N, int64_t n0, typename Mode::Factor* panel) {
   constexpr int NR = TILE_COLUMNS<F>;
-  if (n0 + NR <= N) {
-    for (int64_t k = 0; k < K; k++)
-      for (int v = 0; v < NR; v += Vec<F>::size) store<F>(panel + k * NR + v, load<F>(rows[k] + n0 + v));
-    return;
+  const int64_t count = smaller(NR, N - n0);
+  if constexpr (Mode::PER == 2) {
+    lay_pairs(panel, NR, K, 0, K, count, [&](int64_t k) { return rows[k] + n0; });
+  } else {
+    for (int64_t k = 0; k < K; k++) {
+      for_lanes<F>(count, [&](Lane<F> l) { l.put(panel + k * NR, Mode::values(l.get(rows[k] + n0))); });
+      clear<F>(panel + k * NR + count, NR - count);
+    }
   }
-  clear<F>(panel, K * NR);
-  for (int64_t k = 0; k < K; k++) copy<F>(panel + k * NR, rows[k] + n0, N - n0);
 }
 
 // Weights do not fit the second cache: while one panel is multiplied, the next is fetched into it, in two streams of
 // which each tile of the panel fetches its part.
-template <class F>
+template <class Mode>
 struct Ahead {
-  const F *first, *second;
-  int64_t stride;  // per k
-  // Tile i of `tiles` of a panel of K rows, which the next panel follows in memory.
-  static Ahead after(const F* panel, int64_t K, int64_t i, int64_t tiles) {
-    const int64_t half = K * Vec<F>::size, stride = (Vec<F>::size + tiles - 1) / tiles;
-    const F* next = panel + 2 * half + i * K * stride;
+  using Factor = typename Mode::Factor;
+  const Factor *first, *second;
+  int64_t stride;  // per step
+  // Tile i of `tiles` of a panel for K terms, which the next panel follows in memory.
+  static Ahead after(const Factor* panel, int64_t K, int64_t i, int64_t tiles) {
+    constexpr int64_t VL = Vec<typename Mode::Number>::size;
+    const int64_t half = padded<Mode>(K) * VL, stride = (VL + tiles - 1) / tiles * Mode::PER;
+    const Factor* next = panel + 2 * half + i * steps<Mode>(K) * stride;
     return {next, next + half, stride};
   }
 };
 
-// A tile of C in registers: MR rows by NV vectors. A is either rows as they lie (stride lda) or packed [K][MR].
-template <class F, int MR, int NV, bool PACKED_A>
-GFRNN_INLINE void accumulate(vec<F> (&tile)[MR][NV], const F* a, int64_t lda, const F* b, int64_t K,
-                             Ahead<F>& ahead) {
-  for (int64_t k = 0; k < K; k++) {
+// A tile of C in registers: MR rows by NV vectors. A is either rows (stride lda) or packed [steps][MR][PER].
+template <class Mode, int MR, int NV, bool PACKED_A, class F = typename Mode::Number>
+GFRNN_INLINE void accumulate(vec<F> (&tile)[MR][NV], const typename Mode::Factor* a, int64_t lda,
+                             const typename Mode::Factor* b, int64_t count, Ahead<Mode>& ahead) {
+  constexpr int64_t PER = Mode::PER;
+  for (int64_t step = 0; step < count; step++) {
     __builtin_prefetch(ahead.first, 0, 2);
     __builtin_prefetch(ahead.second, 0, 2);
     ahead.first += ahead.stride;
     ahead.second += ahead.stride;
-    vec<F> row[NV];
+    typename Mode::Register row[NV];
 #pragma GCC unroll 2
-    for (int v = 0; v < NV; v++) row[v] = load<F>(b + v * Vec<F>::size);
+    for (int v = 0; v < NV; v++) row[v] = Mode::fetch(b + v * Vec<F>::size * PER);
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++) {
-      const vec<F> x = broadcast<F>(PACKED_A ? a[i] : a[i * lda]);
+      const typename Mode::Register x = Mode::spread(PACKED_A ? a + i * PER : a + i * lda);
 #pragma GCC unroll 2
-      for (int v = 0; v < NV; v++) tile[i][v] += x * row[v];
+      for (int v = 0; v < NV; v++) tile[i][v] = Mode::add(tile[i][v], x, row[v]);
     }
-    a += PACKED_A ? MR : 1;
-    b += TILE_COLUMNS<F>;
+    a += (PACKED_A ? MR : 1) * PER;
+    b += TILE_COLUMNS<F> * PER;
   }
 }
 
-template <class F, int MR, int NV, bool PACKED_A, bool WHOLE>
-__attribute__((noinline)) void tile(const F* a, int64_t lda, const F* b, int64_t K, const F* const* from, F* const* to,
-                                    int64_t column, int tail, Ahead<F> ahead) {
+template <class Mode, int MR, int NV, bool PACKED_A, bool WHOLE, class F = typename Mode::Number>
+__attribute__((noinline)) void tile(const typename Mode::Factor* a, int64_t lda, const typename Mode::Factor* b,
+                                    int64_t K, const F* const* from, F* const* to, int64_t column, int tail,
+                                    Ahead<Mode> ahead) {
   constexpr int VL = Vec<F>::size, LAST = NV - 1;  // tail: elements of the last vector, VL if WHOLE
   vec<F> sums[MR][NV];
 #pragma GCC unroll 16
@@ -102,8 +108,8 @@ __attribute__((noinline)) void tile(const F* a, int64_t lda, const F* b, int64_t
   }
   for (int64_t k = 0; k < K; k += CHAIN) {
     vec<F> part[MR][NV] = {};
-    const F *a_k = a + k * (PACKED_A ? MR : 1), *b_k = b + k * TILE_COLUMNS<F>;
-    accumulate<F, MR, NV, PACKED_A>(part, a_k, lda, b_k, smaller(CHAIN, K - k), ahead);
+    const typename Mode::Factor *a_k = a + k * (PACKED_A ? MR : 1), *b_k = b + k * TILE_COLUMNS<F>;
+    accumulate<Mode, MR, NV, PACKED_A>(part, a_k, lda, b_k, steps<Mode>(smaller(CHAIN, K - k)), ahead);
 #pragma GCC unroll 16
     for (int i = 0; i < MR; i++)
 #pragma GCC unroll 2
@@ -120,29 +126,30 @@ __attribute__((noinline)) void tile(const F* a, int64_t lda, const F* b, int64_t
   }
 }
 
-template <class F, int MR, bool PACKED_A>
-void tile_any_width(const F* a, int64_t lda, const F* b, int64_t K, const F* const* from, F* const* to, int64_t column,
-                    int width, Ahead<F> ahead) {
+template <class Mode, int MR, bool PACKED_A, class F = typename Mode::Number>
+void tile_any_width(const typename Mode::Factor* a, int64_t lda, const typename Mode::Factor* b, int64_t K,
+                    const F* const* from, F* const* to, int64_t column, int width, Ahead<Mode> ahead) {
   constexpr int VL = Vec<F>::size;
   if (width == 2 * VL)
-    tile<F, MR, 2, PACKED_A, true>(a, lda, b, K, from, to, column, VL, ahead);
+    tile<Mode, MR, 2, PACKED_A, true>(a, lda, b, K, from, to, column, VL, ahead);
   else if (width > VL)
-    tile<F, MR, 2, PACKED_A, false>(a, lda, b, K, from, to, column, width - VL, ahead);
+    tile<Mode, MR, 2, PACKED_A, false>(a, lda, b, K, from, to, column, width - VL, ahead);
   else
-    tile<F, MR, 1, PACKED_A, false>(a, lda, b, K, from, to, column, width, ahead);
+    tile<Mode, MR, 1, PACKED_A, false>(a, lda, b, K, from, to, column, width, ahead);
 }
 
 // mr rows, 1 <= mr <= TILE_ROWS, chosen at run time.
-template <class F, bool PACKED_A, int MR = TILE_ROWS>
-GFRNN_INLINE void tile_rows(int mr, const F* a, int64_t lda, const F* b, int64_t K, const F* const* from, F* const* to,
-                            int64_t column, int width, Ahead<F> ahead) {
+template <class Mode, bool PACKED_A, int MR = TILE_ROWS, class F = typename Mode::Number>
+GFRNN_INLINE void tile_rows(int mr, const typename Mode::Factor* a, int64_t lda, const typename Mode::Factor* b,
+                            int64_t K, const F* const* from, F* const* to, int64_t column, int width,
+                            Ahead<Mode> ahead) {
   if constexpr (MR == 1) {
-    tile_any_width<F, 1, PACKED_A>(a, lda, b, K, from, to, column, width, ahead);
+    tile_any_width<Mode, 1, PACKED_A>(a, lda, b, K, from, to, column, width, ahead);
   } else {
     if (mr == MR)
-      tile_any_width<F, MR, PACKED_A>(a, lda, b, K, from, to, column, width, ahead);
+      tile_any_width<Mode, MR, PACKED_A>(a, lda, b, K, from, to, column, width, ahead);
     else
-      tile_rows<F, PACKED_A, MR - 1>(mr, a, lda, b, K, from, to, column, width, ahead);
+      tile_rows<Mode, PACKED_A, MR - 1>(mr, a, lda, b, K, from, to, column, width, ahead);
   }
 }
 
@@ -168,9 +175,9 @@ GFRNN_INLINE void call_for(const F* const* from, F* const* to, int rows, int64_t
 
 // to[m][column + n] = from[m][column + n] + sum_k a[m * lda + k] B[k][n], for m < M and the columns n of part `part`
 // of `parts` of the N columns.
-template <class F>
-void multiply(const F* a, int64_t lda, int64_t M, const F* packed, int64_t K, int64_t N, const F* const* from,
-              F* const* to, int64_t column, int64_t part, int64_t parts) {
+template <class Mode, class F = typename Mode::Number>
+void multiply(FactorRows<Mode> a, int64_t M, const typename Mode::Factor* packed, int64_t K, int64_t N,
+              const F* const* from, F* const* to, int64_t column, int64_t part, int64_t parts) {
   if (M == 0) return;
   constexpr int NR = TILE_COLUMNS<F>;
   const Tiles tiles(M);
@@ -179,19 +186,19 @@ void multiply(const F* a, int64_t lda, int64_t M, const F* packed, int64_t K, in
     const int width = static_cast<int>(smaller(N - n, NR));
     for (int64_t i = 0; i < tiles.count; i++) {
       const int64_t m = tiles.begin(i);
-      const F* panel = packed + n * K;
+      const typename Mode::Factor* panel = packed + n * padded<Mode>(K);
       const bool last = i + 1 == tiles.count;
       const int64_t next = last ? 0 : tiles.begin(i + 1);
       if (from != to) call_for<F>(from + next, to + next, tiles.rows(last ? 0 : i + 1), column + n + (last ? NR : 0));
-      tile_rows<F, false>(tiles.rows(i), a + m * lda, lda, panel, K, from + m, to + m, column + n, width,
-                          Ahead<F>::after(panel, K, i, tiles.count));
+      tile_rows<Mode, false>(tiles.rows(i), a.data + m * a.stride, a.stride, panel, K, from + m, to + m, column + n,
+                             width, Ahead<Mode>::after(panel, K, i, tiles.count));
     }
   }
 }
 
 // The same product with rows[n][k] = B[k][n] as they lie in the weights, not packed: for so few rows of A that packing
 // would cost more than multiplying. Four rows of weights at a time.
-template <class F>
+template <class Mode, class F = typename Mode::Number>
 void multiply_unpacked(const F* a, int64_t lda, int64_t M, const F* const* rows, int64_t K, int64_t N,
                        const F* const* from, F* const* to, int64_t column, int64_t part, int64_t parts) {
   constexpr int64_t GROUP = 4;
@@ -202,8 +209,8 @@ void multiply_unpacked(const F* a, int64_t lda, int64_t M, const F* const* rows,
     for (int64_t m = 0; m < M; m++) {
       vec<F> sums[GROUP] = {};
       for_lanes<F>(K, [&](Lane<F> l) {
-        const vec<F> x = l.get(a + m * lda);
-        for (int64_t i = 0; i < GROUP; i++) sums[i] += x * l.get(w[i]);
+        const vec<F> x = Mode::values(l.get(a + m * lda));
+        for (int64_t i = 0; i < GROUP; i++) sums[i] += x * Mode::values(l.get(w[i]));
       });
       for (int64_t i = 0; i < smaller(GROUP, N - n); i++)
         to[m][column + n + i] = from[m][column + n + i] + sum<F>(sums[i]);

@@ -9,45 +9,53 @@
 
 namespace {
 
-// What weights were multiplied with, b[k][n] of row k: panels [K][TILE_COLUMNS].
+// What weights were multiplied with, b[k][n] of row k: panels [steps][TILE_COLUMNS][PER].
 enum SourceKind { PAST, SCALED, BELOW, INPUT };
 
-template <class F>
+template <class Mode>
 struct Source {
+  using F = typename Mode::Number;
   SourceKind kind;
   int64_t at;  // PAST: the first column of h_{t-1}; SCALED, BELOW: the layer that hears it
   int64_t N;
-  F* panels;
+  typename Mode::Factor* panels;
   // M rows from the k-th on, from rows that lie `stride` apart.
   void lay_down(int64_t K, int64_t k, int64_t M, const F* rows, int64_t stride) const {
     constexpr int NR = TILE_COLUMNS<F>, VL = Vec<F>::size;
     for (int64_t n = 0; n < N; n += NR) {
-      F* to = panels + n * K + k * NR;
       const F* from = rows + n;
       const int rest = static_cast<int>(N - n);
-      if (rest >= NR)
-        for (int64_t m = 0; m < M; m++, to += NR, from += stride) {
-          store<F>(to, load<F>(from));
-          store<F>(to + VL, load<F>(from + VL));
-        }
-      else
-        for (int64_t m = 0; m < M; m++, to += NR, from += stride) {
-          store<F>(to, rest >= VL ? load<F>(from) : load_some<F>(from, rest));
-          store<F>(to + VL, rest > VL ? load_some<F>(from + VL, rest - VL) : vec<F>{});
-        }
+      if constexpr (Mode::PER == 2) {
+        auto row = [&](int64_t m) { return from + m * stride; };
+        lay_pairs(panels + n * padded<Mode>(K), NR, K, k, M, smaller(rest, NR), row);
+      } else {
+        F* to = panels + n * K + k * NR;
+        if (rest >= NR)
+          for (int64_t m = 0; m < M; m++, to += NR, from += stride) {
+            store<F>(to, Mode::values(load<F>(from)));
+            store<F>(to + VL, Mode::values(load<F>(from + VL)));
+          }
+        else
+          for (int64_t m = 0; m < M; m++, to += NR, from += stride) {
+            store<F>(to, Mode::values(rest >= VL ? load<F>(from) : load_some<F>(from, rest)));
+            store<F>(to + VL, Mode::values(rest > VL ? load_some<F>(from + VL, rest - VL) : vec<F>{}));
+          }
+      }
     }
   }
 };
 
-// A layer's deltas, a[k][m]: its columns in tiles, each [K][rows].
-template <class F>
+// A layer's deltas, a[k][m]: its columns in tiles, each [steps][rows][PER].
+template <class Mode>
 struct Deltas {
+  using F = typename Mode::Number;
+  using Factor = typename Mode::Factor;
   struct Tile {
     int64_t column;
     int rows;
   };
   List<Tile> tiles;
-  F* data = nullptr;
+  Factor* data = nullptr;
 
   void add_columns(int64_t first, int64_t last) {
     if (first == last) return;
@@ -59,14 +67,18 @@ struct Deltas {
     while (i < tiles.size() && tiles[i].column < column) i++;
     return i;
   }
-  F* tile(int64_t K, int64_t i) const { return data + tiles[i].column * K; }
+  Factor* tile(int64_t K, int64_t i) const { return data + tiles[i].column * padded<Mode>(K); }
   void lay_down(int64_t K, int64_t k, int64_t M, const F* rows, int64_t stride) const {
     for (int64_t i = 0; i < tiles.size(); i++) {
       const int64_t count = tiles[i].rows;
-      F* to = tile(K, i) + k * count;
       const F* from = rows + tiles[i].column;
-      for (int64_t m = 0; m < M; m++, to += count, from += stride)
-        for_lanes<F>(count, [&](Lane<F> l) { l.put(to, l.get(from)); });
+      if constexpr (Mode::PER == 2) {
+        lay_pairs(tile(K, i), count, K, k, M, count, [&](int64_t m) { return from + m * stride; });
+      } else {
+        F* to = tile(K, i) + k * count;
+        for (int64_t m = 0; m < M; m++, to += count, from += stride)
+          for_lanes<F>(count, [&](Lane<F> l) { l.put(to, Mode::values(l.get(from))); });
+      }
     }
   }
 };
@@ -80,8 +92,11 @@ struct GradientProduct {
   int64_t column;
 };
 
-template <class F>
+template <class Mode>
 class WeightGradients {
+  using F = typename Mode::Number;
+  using Factor = typename Mode::Factor;
+
  public:
   // most: rows (t, b) at a time, at most
   WeightGradients(const Backward<F>& b, int64_t most) : b_(b), s_(b.forward.shape), deltas_(s_.L), entries_(most) {
@@ -91,18 +106,18 @@ class WeightGradients {
       split_deltas(j);
       list_products(j);
     }
-    const int64_t layer_size = round_up(s_.P() * most, 64);
+    const int64_t layer_size = round_up(s_.P() * padded<Mode>(most), 64);
     int64_t size = s_.L * layer_size;
-    for (const auto& source : sources_) size += packed_size<F>(most, source.N);
-    memory_ = Room<F>(size);
-    F* next = memory_.get();
+    for (const auto& source : sources_) size += packed_size<Mode>(most, source.N);
+    memory_ = Room<Factor>(size);
+    Factor* next = memory_.get();
     for (auto& deltas : deltas_) {
       deltas.data = next;
       next += layer_size;
     }
     for (auto& source : sources_) {
       source.panels = next;
-      next += packed_size<F>(most, source.N);
+      next += packed_size<Mode>(most, source.N);
     }
   }
 
@@ -177,16 +192,16 @@ class WeightGradients {
  private:
   const Backward<F>& b_;
   const Shape s_;
-  List<Deltas<F>> deltas_;
+  List<Deltas<Mode>> deltas_;
   List<int64_t> entries_;  // of row k: where its index's row of a table begins
-  List<Source<F>> sources_;
+  List<Source<Mode>> sources_;
   List<GradientProduct<F>> products_;
   List<Room<F>> tables_;  // per layer (entries, in_columns()): gradients of PackedLayer::table
-  Room<F> memory_;
+  Room<Factor> memory_;
 
   // Tiles end where a product's columns do: a product takes whole tiles.
   void split_deltas(int64_t j) {
-    Deltas<F>& deltas = deltas_[j];
+    Deltas<Mode>& deltas = deltas_[j];
     deltas.add_columns(0, s_.H);
     if (s_.apart()) deltas.add_columns(s_.units_at(), s_.global_at());
     deltas.add_columns(s_.apart() ? s_.global_at() : s_.units_at(), s_.q_at());
@@ -220,16 +235,16 @@ class WeightGradients {
 
   void multiply(const GradientProduct<F>& product, int64_t K, int64_t first, int64_t last) {
     constexpr int NR = TILE_COLUMNS<F>;
-    const Deltas<F>& deltas = deltas_[product.layer];
-    const Source<F>& source = sources_[product.source];
+    const Deltas<Mode>& deltas = deltas_[product.layer];
+    const Source<Mode>& source = sources_[product.source];
     for (int64_t n = 0; n < source.N; n += NR) {
       const int width = static_cast<int>(smaller(source.N - n, NR));
-      const F* panel = source.panels + n * K;
+      const Factor* panel = source.panels + n * padded<Mode>(K);
       for (int64_t i = first; i < last; i++) {
         const auto& tile = deltas.tiles[i];
         F* const* to = product.to.data() + (tile.column - deltas.tiles[product.first].column);
-        tile_rows<F, true>(tile.rows, deltas.tile(K, i), 0, panel, K, to, to, product.column + n, width,
-                           Ahead<F>::after(panel, K, i - first, last - first));
+        tile_rows<Mode, true>(tile.rows, deltas.tile(K, i), 0, panel, K, to, to, product.column + n, width,
+                              Ahead<Mode>::after(panel, K, i - first, last - first));
       }
     }
   }
@@ -238,17 +253,17 @@ class WeightGradients {
     const int64_t j = product.layer;
     for (int64_t i = first; i < last; i++) {
       const auto& tile = deltas_[j].tiles[i];
-      const F* deltas = deltas_[j].tile(K, i);
+      const Factor* deltas = deltas_[j].tile(K, i);
       F* to = tables_[j].get() + tile.column;
       for_lanes<F>(tile.rows, [&](Lane<F> l) {
         if (s_.looks_up(j)) {
           for (int64_t k = 0; k < K; k++) {
             F* row = to + entries_[k];
-            l.put(row, l.get(row) + l.get(deltas + k * tile.rows));
+            l.put(row, l.get(row) + values_at<Mode>(l, deltas, tile.rows, k));
           }
         } else {
           vec<F> sum = l.get(to);
-          for (int64_t k = 0; k < K; k++) sum += l.get(deltas + k * tile.rows);
+          for (int64_t k = 0; k < K; k++) sum += values_at<Mode>(l, deltas, tile.rows, k);
           l.put(to, sum);
         }
       });

@@ -11,7 +11,8 @@ namespace gfrnn {
 #define GFRNN_JOIN_(a, b) a##b
 #define GFRNN_JOIN(a, b) GFRNN_JOIN_(a, b)
 extern const Kernels GFRNN_JOIN(kernels_, GFRNN_ISA);
-const Kernels GFRNN_JOIN(kernels_, GFRNN_ISA) = {GFRNN_STRING(GFRNN_ISA), forward<float>, forward<double>,
-                                                 backward<float>, backward<double>,
+const Kernels GFRNN_JOIN(kernels_, GFRNN_ISA) = {GFRNN_STRING(GFRNN_ISA), forward<Exact<float>>, forward<Exact<double>>,
+                                                 backward<Exact<float>>, backward<Exact<double>>,
+                                                 forward<Bfloat16>, backward<Bfloat16>,
                                                  generate_packed_bytes, generate_pack, generate};
 }  // namespace gfrnn

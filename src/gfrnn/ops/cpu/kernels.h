@@ -117,11 +117,13 @@ struct Kernels {
   void (*forward_double)(const Forward<double>&, const Parallel&);
   void (*backward_float)(const Backward<float>&, const Parallel&);
   void (*backward_double)(const Backward<double>&, const Parallel&);
+  void (*forward_bfloat16)(const Forward<float>&, const Parallel&);  // the factors of products rounded, see products.h
+  void (*backward_bfloat16)(const Backward<float>&, const Parallel&);
   int64_t (*generate_packed_bytes)(const Generate&);
   void (*generate_pack)(const Generate&);
   void (*generate)(const Generate&, const Team&);
 };
 
-extern const Kernels kernels_generic, kernels_avx2, kernels_avx512;
+extern const Kernels kernels_generic, kernels_avx2, kernels_avx512, kernels_avx512_bf16;
 
 }  // namespace gfrnn

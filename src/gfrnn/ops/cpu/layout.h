@@ -1,7 +1,7 @@
 // Which rows of which matrix make which columns of a layer's row (Shape in kernels.h), for all units and wirings.
 #pragma once
 #include "kernels.h"
-#include "memory.h"
+#include "products.h"
 
 namespace {
 
@@ -78,7 +78,7 @@ List<Recurrent<F>> recurrent_products(const Shape& s, const Layer<F>& w, int64_t
 }
 
 // (entries, P): what a row starts from, the bias, or for index input the bias plus the column of W of each index.
-template <class F>
+template <class Mode, class F = typename Mode::Number>
 Room<F> start_table(const Shape& s, const Layer<const F>& w, int64_t j) {
   constexpr int64_t BLOCK = 16;  // so that the rows' cache lines stay while their columns are filled in
   const Rows<const F> in = input_rows<const F>(s, w, j);
@@ -92,13 +92,13 @@ Room<F> start_table(const Shape& s, const Layer<const F>& w, int64_t j) {
     for (int64_t k = 0; k < columns; k++) {
       const F start = bias.size() == 0 ? 0 : *bias[k];
       for (int64_t e = e0; e < smaller(e0 + BLOCK, entries); e++)
-        table.get()[e * P + k] = start + (s.looks_up(j) ? in[k][e] : 0);
+        table.get()[e * P + k] = start + (s.looks_up(j) ? Mode::value(in[k][e]) : 0);
     }
   return table;
 }
 
 // (B, P): what each row of the batch starts from, for a single timestep: no table is made for rows to be read once.
-template <class F>
+template <class Mode, class F = typename Mode::Number>
 Room<F> start_rows(const Shape& s, const Layer<const F>& w, int64_t j, const int64_t* index) {
   const Rows<const F> in = input_rows<const F>(s, w, j);
   Rows<const F> bias;
@@ -108,7 +108,7 @@ Room<F> start_rows(const Shape& s, const Layer<const F>& w, int64_t j, const int
   clear<F>(rows.get(), s.B * s.P());
   for (int64_t b = 0; b < s.B; b++)
     for (int64_t k = 0; k < s.in_columns(); k++)
-      rows.get()[b * s.P() + k] = (bias.size() == 0 ? 0 : *bias[k]) + (s.looks_up(j) ? in[k][index[b]] : 0);
+      rows.get()[b * s.P() + k] = (bias.size() == 0 ? 0 : *bias[k]) + (s.looks_up(j) ? Mode::value(in[k][index[b]]) : 0);
   return rows;
 }
 

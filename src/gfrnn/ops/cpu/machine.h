@@ -21,14 +21,27 @@ namespace {
 
 const gfrnn::Kernels& kernels() {
   static const gfrnn::Kernels& chosen = []() -> const gfrnn::Kernels& {
-    const char* limit = std::getenv("GFRNN_ISA");  // for tests: "generic" or "avx2" on a better CPU
+    const char* limit = std::getenv("GFRNN_ISA");  // for tests: no better than this
+    constexpr const char* WORST_FIRST[] = {"generic", "avx2", "avx512", "avx512_bf16"};
     [[maybe_unused]] auto allowed = [&](const char* isa) {
-      return !limit || std::strcmp(limit, isa) == 0 || std::strcmp(limit, "avx512") == 0;
+      bool passed = false;  // the limit, on the way to `isa`
+      for (const char* name : WORST_FIRST) {
+        if (std::strcmp(name, isa) == 0) return !passed;
+        passed = passed || (limit && std::strcmp(name, limit) == 0);
+      }
+      return false;
     };
 #ifdef GFRNN_HAS_AVX512
-    if (allowed("avx512") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-      return gfrnn::kernels_avx512;
+    auto avx512 = [] {
+      return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    };
+#endif
+#ifdef GFRNN_HAS_AVX512_BF16
+    if (allowed("avx512_bf16") && avx512() && __builtin_cpu_supports("avx512bf16")) return gfrnn::kernels_avx512_bf16;
+#endif
+#ifdef GFRNN_HAS_AVX512
+    if (allowed("avx512") && avx512()) return gfrnn::kernels_avx512;
 #endif
 #ifdef GFRNN_HAS_AVX2
     if (allowed("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&

@@ -34,7 +34,7 @@ ForwardResult forward_as(const Arguments<F>& a, bool keep, bool return_gates) {
       std::memset(write<F>(h) + (t * s.B + a.active[t]) * s.L * s.H, 0, (s.B - a.active[t]) * s.L * s.H * sizeof(F));
   const gfrnn::Forward<F> f = a.forward(h, c, saved, keep || gates_wanted);
   if constexpr (sizeof(F) == 4)
-    kernels().forward_float(f, parallel());
+    (a.bfloat16 ? kernels().forward_bfloat16 : kernels().forward_float)(f, parallel());
   else
     kernels().forward_double(f, parallel());
   Tensor gates = gates_wanted ? fresh(a.h0, {s.T, s.B, s.L, s.L}, true) : fresh(a.h0, {0});
@@ -49,10 +49,11 @@ ForwardResult forward_as(const Arguments<F>& a, bool keep, bool return_gates) {
 
 ForwardResult scan_forward(Tensor x, Tensor h0, Optional c0, std::vector<Tensor> weights, Optional lengths,
                            Optional masks, int64_t unit, int64_t wiring, int64_t input_size, bool own, bool input_skip,
-                           bool keep, bool return_gates) {
+                           bool bfloat16, bool keep, bool return_gates) {
   auto run = [&](auto zero) {
     using F = decltype(zero);
-    const Arguments<F> a(x, h0, c0, weights, lengths, masks, unit, wiring, input_size, own, input_skip);
+    const Arguments<F> a(x, h0, c0, weights, lengths, masks, unit, wiring, input_size, own, input_skip,
+                         bfloat16);
     return forward_as<F>(a, keep, return_gates);
   };
   return h0.scalar_type() == ScalarType::Double ? run(0.0) : run(0.0f);
@@ -124,7 +125,7 @@ std::vector<Tensor> backward_as(const Arguments<F>& a, const Optional& dh_, cons
   b.dh0 = write<F>(dh0);
   b.dc0 = lstm ? write<F>(dc0) : nullptr;
   if constexpr (sizeof(F) == 4)
-    kernels().backward_float(b, parallel());
+    (a.bfloat16 ? kernels().backward_bfloat16 : kernels().backward_float)(b, parallel());
   else
     kernels().backward_double(b, parallel());
   exchange<F>(read<F>(dh0), write<F>(gradients[1]), s.B, s.L, s.H);
@@ -135,10 +136,11 @@ std::vector<Tensor> backward_as(const Arguments<F>& a, const Optional& dh_, cons
 std::vector<Tensor> scan_backward(Optional dh, Optional dh_n, Optional dc_n, Optional dgates, Tensor x, Tensor h0,
                                   Optional c0, std::vector<Tensor> weights, Optional lengths, Optional masks, Tensor h,
                                   Tensor c, Tensor saved, int64_t unit, int64_t wiring, int64_t input_size, bool own,
-                                  bool input_skip, bool need_dx) {
+                                  bool input_skip, bool bfloat16, bool need_dx) {
   auto run = [&](auto zero) {
     using F = decltype(zero);
-    const Arguments<F> a(x, h0, c0, weights, lengths, masks, unit, wiring, input_size, own, input_skip);
+    const Arguments<F> a(x, h0, c0, weights, lengths, masks, unit, wiring, input_size, own, input_skip,
+                         bfloat16);
     return backward_as<F>(a, dh, dh_n, dc_n, dgates, h, c, saved, need_dx);
   };
   return h0.scalar_type() == ScalarType::Double ? run(0.0) : run(0.0f);
@@ -164,12 +166,12 @@ std::string wirings() {
 STABLE_TORCH_LIBRARY(gfrnn, m) {
   m.def(
       "scan_forward(Tensor x, Tensor h0, Tensor? c0, Tensor[] weights, Tensor? lengths, Tensor? masks, int unit, "
-      "int wiring, int input_size, bool own, bool input_skip, bool keep, bool return_gates) "
+      "int wiring, int input_size, bool own, bool input_skip, bool bfloat16, bool keep, bool return_gates) "
       "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def(
       "scan_backward(Tensor? dh, Tensor? dh_n, Tensor? dc_n, Tensor? dgates, Tensor x, Tensor h0, Tensor? c0, "
       "Tensor[] weights, Tensor? lengths, Tensor? masks, Tensor h, Tensor c, Tensor saved, int unit, int wiring, "
-      "int input_size, bool own, bool input_skip, bool need_dx) -> Tensor[]");
+      "int input_size, bool own, bool input_skip, bool bfloat16, bool need_dx) -> Tensor[]");
   m.def(
       "generate_pack(Tensor h, Tensor? c, Tensor[] weights, Tensor head, Tensor? head_bias, int unit, int wiring, "
       "bool own, bool input_skip, bool half) -> Tensor");

@@ -6,22 +6,25 @@
 namespace {
 
 // A product's weights: packed, or, when `data` is null, as rows where they lie.
-template <class F>
+template <class Mode>
 struct Packed {
-  F* data = nullptr;
+  using F = typename Mode::Number;
+  typename Mode::Factor* data = nullptr;
   Rows<const F> rows;
   int64_t K = 0, N = 0;
 };
 
 // to += a * weights. With fewer rows in the batch than threads, the threads share the columns of each product.
-template <class F>
-void apply(const Packed<F>& w, const Parallel* split, const F* a, int64_t lda, int64_t M, const F* const* from,
-           F* const* to, int64_t column) {
+// room: for the factors of the M rows of a, where those are not as they lie (factor_room()).
+template <class Mode, class F = typename Mode::Number>
+void apply(const Packed<Mode>& w, const Parallel* split, typename Mode::Factor* room, const F* a, int64_t lda, int64_t M,
+           const F* const* from, F* const* to, int64_t column) {
+  const FactorRows<Mode> factors = w.data ? factor_rows<Mode>(a, lda, M, w.K, room) : FactorRows<Mode>{};
   auto part = [&](int64_t i, int64_t parts) {
     if (w.data)
-      multiply<F>(a, lda, M, w.data, w.K, w.N, from, to, column, i, parts);
+      multiply<Mode>(factors, M, w.data, w.K, w.N, from, to, column, i, parts);
     else
-      multiply_unpacked<F>(a, lda, M, w.rows.data(), w.K, w.N, from, to, column, i, parts);
+      multiply_unpacked<Mode>(a, lda, M, w.rows.data(), w.K, w.N, from, to, column, i, parts);
   };
   if (split)
     (*split)(split->threads, [&](int64_t i) { part(i, split->threads); });
@@ -29,26 +32,34 @@ void apply(const Packed<F>& w, const Parallel* split, const F* a, int64_t lda, i
     part(0, 1);
 }
 
+template <class Mode>
+Room<typename Mode::Factor> factor_room(int64_t rows, int64_t most_terms) {
+  return Room<typename Mode::Factor>(Mode::AS_THEY_LIE ? 0 : rows * padded<Mode>(most_terms));
+}
+
 enum Packing { FORWARD, BACKWARD, UNPACKED };  // UNPACKED: forward, weights as they lie
 
-template <class F>
+template <class Mode>
 struct PackedLayer {
-  Packed<F> x, below;            // of W and w_g: the part for x_t (dense input), the part for h_t^{j-1}
-  List<Packed<F>> past;          // of recurrent_products
+  using F = typename Mode::Number;
+  Packed<Mode> x, below;            // of W and w_g: the part for x_t (dense input), the part for h_t^{j-1}
+  List<Packed<Mode>> past;       // of recurrent_products
   List<Recurrent<const F>> how;  // and what each of them is
   Room<F> table;  // (entries, P): what a row starts from, the bias, or the bias plus the column of W for each index
 };
 
 // All layers' weights for one direction, in one piece of memory and in the order of their use: what is fetched ahead of
 // its use (gemm.h) is simply what comes next.
-template <class F>
+template <class Mode>
 class PackedLayers {
+  using F = typename Mode::Number;
+
  public:
   PackedLayers(const Forward<F>& f, Packing packing, const Parallel& parallel) : layers_(f.shape.L) {
     const Shape& s = f.shape;
     const bool forward = packing != BACKWARD;
     for (int64_t j = 0; j < s.L; j++) {
-      PackedLayer<F>& layer = layers_[j];
+      PackedLayer<Mode>& layer = layers_[j];
       const Rows<const F> in = input_rows<const F>(s, f.layers[j], j);
       if (s.sees_x(j) && !s.indices) layer.x = describe(in, 0, s.I, forward);
       if (j > 0) layer.below = describe(in, s.x_width(j), s.H, forward);
@@ -56,19 +67,19 @@ class PackedLayers {
       for (const auto& product : layer.how) layer.past.push(describe(product.rows, 0, product.K, forward));
     }
     parallel(s.L, [&](int64_t j) {
-      if (packing == FORWARD) layers_[j].table = start_table<F>(s, f.layers[j], j);
-      if (packing == UNPACKED) layers_[j].table = start_rows<F>(s, f.layers[j], j, f.index);
+      if (packing == FORWARD) layers_[j].table = start_table<Mode>(s, f.layers[j], j);
+      if (packing == UNPACKED) layers_[j].table = start_rows<Mode>(s, f.layers[j], j, f.index);
     });
     if (packing != UNPACKED) pack(forward, parallel);
   }
-  const PackedLayer<F>& operator[](int64_t j) const { return layers_[j]; }
+  const PackedLayer<Mode>& operator[](int64_t j) const { return layers_[j]; }
 
  private:
-  List<PackedLayer<F>> layers_;
-  Room<F> memory_;
+  List<PackedLayer<Mode>> layers_;
+  Room<typename Mode::Factor> memory_;
 
-  static Packed<F> describe(const Rows<const F>& rows, int64_t offset, int64_t width, bool forward) {
-    Packed<F> product;
+  static Packed<Mode> describe(const Rows<const F>& rows, int64_t offset, int64_t width, bool forward) {
+    Packed<Mode> product;
     product.rows = rows;
     for (auto& row : product.rows) row += offset;
     product.K = forward ? width : rows.size();
@@ -76,11 +87,11 @@ class PackedLayers {
     return product;
   }
 
-  List<Packed<F>*> in_order_of_use(bool forward) {
-    List<Packed<F>*> order;
+  List<Packed<Mode>*> in_order_of_use(bool forward) {
+    List<Packed<Mode>*> order;
     const int64_t L = layers_.size();
     for (int64_t i = 0; i < L; i++) {
-      PackedLayer<F>& layer = layers_[forward ? i : L - 1 - i];
+      PackedLayer<Mode>& layer = layers_[forward ? i : L - 1 - i];
       if (forward) {
         order.push(&layer.x), order.push(&layer.below);
         for (auto& product : layer.past) order.push(&product);
@@ -95,29 +106,29 @@ class PackedLayers {
   void pack(bool forward, const Parallel& parallel) {
     constexpr int NR = TILE_COLUMNS<F>;
     struct Panel {
-      const Packed<F>* product;
+      const Packed<Mode>* product;
       int64_t n0;
     };
-    const List<Packed<F>*> order = in_order_of_use(forward);
+    const List<Packed<Mode>*> order = in_order_of_use(forward);
     List<Panel> panels;
     int64_t size = 0;
-    for (Packed<F>* product : order) size += packed_size<F>(product->K, product->N);
-    memory_ = Room<F>(size);
-    F* next = memory_.get();
-    for (Packed<F>* product : order) {
+    for (Packed<Mode>* product : order) size += packed_size<Mode>(product->K, product->N);
+    memory_ = Room<typename Mode::Factor>(size);
+    typename Mode::Factor* next = memory_.get();
+    for (Packed<Mode>* product : order) {
       product->data = next;
-      next += packed_size<F>(product->K, product->N);
+      next += packed_size<Mode>(product->K, product->N);
       for (int64_t n = 0; n < product->N; n += NR) panels.push({product, n});
     }
     parallel(parallel.threads, [&](int64_t i) {
       const int64_t first = panels.size() * i / parallel.threads, last = panels.size() * (i + 1) / parallel.threads;
       for (int64_t p = first; p < last; p++) {
-        const Packed<F>& w = *panels[p].product;
+        const Packed<Mode>& w = *panels[p].product;
         const int64_t n0 = panels[p].n0;
         if (forward)
-          pack_transposed<F>(w.rows.data(), w.N, w.K, n0, w.data + n0 * w.K);
+          pack_transposed<Mode>(w.rows.data(), w.N, w.K, n0, w.data + n0 * padded<Mode>(w.K));
         else
-          pack_straight<F>(w.rows.data(), w.K, w.N, n0, w.data + n0 * w.K);
+          pack_straight<Mode>(w.rows.data(), w.K, w.N, n0, w.data + n0 * padded<Mode>(w.K));
       }
     });
   }

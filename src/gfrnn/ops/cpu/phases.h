@@ -80,7 +80,7 @@ void generate_pack_as(const Generate& g, float* tables, W* to) {
         for (int64_t n = 0; n < NR; n++)
           for (int64_t k = 0; k < job.K; k++) put(to + k * NR + n, n0 + n < job.rows.size() ? job.rows[n0 + n][k] : 0.0f);
   for (int64_t j = 0; j < g.shape.L; j++) {
-    const Room<float> start = start_table<float>(g.shape, g.layers[j], j);
+    const Room<float> start = start_table<Exact<float>>(g.shape, g.layers[j], j);
     for (int64_t e = 0; e < g.shape.entries(j); e++, tables += g.shape.in_columns())
       copy<float>(tables, start.get() + e * g.shape.P(), g.shape.in_columns());
   }

@@ -17,7 +17,7 @@ struct Writer {
   Writer(const Tensor& h, const Optional& c, const std::vector<Tensor>& weights, const Tensor& head_,
          const Optional& bias, int64_t unit, int64_t wiring, bool own, bool input_skip, bool half)
       : arguments(torch::stable::new_zeros(h, {1, 1}, ScalarType::Long), h, c, weights, std::nullopt, std::nullopt, unit,
-                  wiring, head_.size(0), own, input_skip),
+                  wiring, head_.size(0), own, input_skip, false),
         head(torch::stable::contiguous(head_)) {
     const Shape& s = arguments.shape;
     STD_TORCH_CHECK(s.B == 1, "gfrnn: generation is for a batch of one, got ", s.B);
