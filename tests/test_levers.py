@@ -1,4 +1,4 @@
-"""What may be changed about learning: the gates' own rate, decay of recurrent matrices, random resets of the state."""
+"""What may be changed about learning: the gates' rate, decay of recurrent matrices, random resets, rows that grow."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from runs import outcome, run_tiny, tiny
+from campaigns import OPTIONS
+from runs import outcome, run_tiny, tiny, write_text
 from test_resume import stop_at
 from torch import nn
 
 from gfrnn import GFLSTM
-from gfrnn.errors import Preempted, UsageError
+from gfrnn.campaign.estimate import size_of
+from gfrnn.campaign.plan import Budget, Planned
+from gfrnn.errors import DataError, Preempted, UsageError
 from gfrnn.training import optim
 from gfrnn.training.config import OptimizerConfig
 
@@ -130,3 +133,45 @@ def test_without_chance_the_state_is_carried_as_it_is(tmp_path: Path) -> None:
 def test_levers_that_make_no_sense_are_refused(option: str, value: float, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"{option} (must|is too large)"):
         tiny(tmp_path, **{option: value})
+
+
+def test_rows_that_grow_read_on_where_they_were(tmp_path: Path) -> None:
+    usual = tiny(tmp_path).build_task()
+    task = tiny(tmp_path, grow_after=4, grow_length=3).build_task()
+    for step in range(4):
+        assert torch.equal(task.batch(1, step, slice(0, 3)), usual.batch(1, step, slice(0, 3)))
+    text = torch.cat([usual.batch(1, step, slice(0, 3))[:-1] for step in range(10)])
+    grown = torch.cat([task.batch(1, step, slice(0, 3))[:-1] for step in range(6)])
+    assert torch.equal(grown, text)
+    assert torch.equal(task.batch(1, 4, slice(1, 3)), task.batch(1, 4, slice(0, 3))[:, 1:])
+
+
+def test_a_run_that_grows_reads_its_budget_and_resumes_bit_identically(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 12 portions of 21 characters: 5 updates of one, and 4 of two, of which the last needs but one.
+    options = {"grow_after": 5, "grow_length": 2, "updates": None, "chars": 252}
+    result = run_tiny(tmp_path, "whole", **options)
+    assert (result["updates"], result["characters"]) == (9, (5 + 2 * 4) * 21)
+    for step in (2, 5):  # saved after it, before and after the rows grow
+        with monkeypatch.context() as patch:
+            stop_at(patch, step)
+            with pytest.raises(Preempted):
+                run_tiny(tmp_path, f"run-{step}", **options)
+        run_tiny(tmp_path, f"run-{step}", **options)
+        assert outcome(tmp_path / f"run-{step}") == outcome(tmp_path / "whole")
+
+
+def test_a_text_too_short_for_grown_rows_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="fewer than one minibatch of 3 rows x 7000"):
+        tiny(tmp_path, grow_after=5, grow_length=1000).build_task()
+    with pytest.raises(UsageError, match="grow_length must be at least 1"):
+        tiny(tmp_path, grow_length=0)
+
+
+def test_what_grows_is_longer_to_read_for_the_table(tmp_path: Path) -> None:
+    limits = tuple((key, value) for key, value in OPTIONS.items())
+    data = (("data", write_text(tmp_path)), ("grow_after", 5))
+    planned = Planned("modern-gated-lstm", 1, Budget(chars=252), (*limits, *data))
+    size = size_of(planned)
+    assert (size.updates, size.characters) == (9, 13 * 21)

@@ -77,7 +77,7 @@ def text_of(plans: Sequence[Planned]) -> tuple[str | None, list[str]]:
 def size_of(planned: Planned) -> Size:
     config = planned.config
     task = task_of(config.task, config.data)
-    updates = Budget.of(config.run, task.characters, task.epoch).updates or 1
+    updates = Budget.of(config.run, task.characters, task.epoch, task.growth).updates or 1
     times = updates // config.run.validate_every if config.run.validate_every else VALIDATIONS
     if planned.is_text:
         whole, test = len(task.valid), len(task.corpus.split("test"))
@@ -87,7 +87,7 @@ def size_of(planned: Planned) -> Size:
         each = 2 * task.characters / task.rows
         part = round(each * config.options["validate_programs"])
         evaluation = round(each * PER_CELL * len(NESTINGS) * len(LENGTHS))
-    return Size(updates, updates * task.characters, times * part, evaluation)
+    return Size(updates, task.growth.portions(updates) * task.characters, times * part, evaluation)
 
 
 @functools.lru_cache(maxsize=256)

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from gfrnn.errors import UsageError
+from gfrnn.tasks.growth import NEVER, Growth
 from gfrnn.training.config import Config, Limits
 from gfrnn.training.optim import schedule
 
@@ -20,14 +21,14 @@ class Budget:
     seconds: float | None = None
 
     @classmethod
-    def of(cls, run: Limits, characters: int, epoch: float) -> "Budget":
-        """From the options; `characters` are read per update, `epoch` updates are one pass."""
+    def of(cls, run: Limits, characters: int, epoch: float, growth: Growth = NEVER) -> "Budget":
+        """From the options; `characters` are read per update, `epoch` updates are one pass, before updates grow."""
         if not run.budget:
             raise UsageError("no budget: give --updates, --epochs, --chars or --minutes")
         limits = [
             run.updates,
-            None if run.epochs is None else max(1, math.ceil(run.epochs * epoch)),
-            None if run.chars is None else max(1, math.ceil(run.chars / characters)),
+            None if run.epochs is None else growth.updates(max(1, math.ceil(run.epochs * epoch))),
+            None if run.chars is None else growth.updates(max(1, math.ceil(run.chars / characters))),
         ]
         updates = min((limit for limit in limits if limit is not None), default=None)
         return cls(updates, None if run.minutes is None else 60 * run.minutes)
@@ -44,9 +45,9 @@ class Stages:
     What is said here of an update is a function of the configuration, the update, and (budgets in minutes) the clock.
     """
 
-    def __init__(self, config: Config, characters: int, epoch: float) -> None:
+    def __init__(self, config: Config, characters: int, epoch: float, growth: Growth = NEVER) -> None:
         self.optimizer, self.ends = config.optimizer, config.earlier
-        self.budgets = [Budget.of(limits, characters, epoch) for limits in (*config.earlier, config.run)]
+        self.budgets = [Budget.of(limits, characters, epoch, growth) for limits in (*config.earlier, config.run)]
         self.last = len(self.ends)
 
     def over(self, stage: int, step: int, used: float) -> bool:

@@ -6,7 +6,8 @@ the name `known`, the symbols of the model that training starts from), and which
     name, metric, higher_is_better   e.g. "hutter", "bpc", False: the validation metric that chooses the best model
     rows                             rows of the global minibatch; each owns its stream of data and its hidden state
     reads                            a few words: what it reads, e.g. "enwik8"
-    characters                       symbols read per update, all rows together
+    characters                       symbols read per update, all rows together; `growth`: from when on it is how many
+                                     times as many
     epoch                            updates per pass through the training data (may be a fraction)
     model_class                      what build_model makes, a `models.pretrained.Pretrained`
     build_model(seed)                the model, freshly initialised
@@ -93,7 +94,7 @@ class Trainer:
         self.start_clock()
 
     def configure(self, config: Config) -> None:
-        self.config, self.stages = config, Stages(config, self.task.characters, self.task.epoch)
+        self.config, self.stages = config, Stages(config, self.task.characters, self.task.epoch, self.task.growth)
 
     @property
     def budget(self) -> Budget:
@@ -168,8 +169,8 @@ class Trainer:
             self.counters.symbols += symbols
             self.counters.norm = max(self.counters.norm, norm)
         self.optimizer.zero_grad(set_to_none=True)
+        self.counters.characters += self.task.characters * self.task.growth.at(self.step)
         self.step += 1
-        self.counters.characters += self.task.characters
         if self.progress.due():
             self.show()
 
@@ -278,7 +279,8 @@ class Trainer:
 
     def show(self) -> None:
         counters = self.counters
-        rate = (self.step - self.first_step) * self.task.characters / max(time.monotonic() - self.started_at, 1e-9)
+        portions = self.task.growth.portions(self.step) - self.task.growth.portions(self.first_step)
+        rate = portions * self.task.characters / max(time.monotonic() - self.started_at, 1e-9)
         loss = f"  {self.task.show(counters.nats / counters.symbols)}" if counters.symbols else ""
         best = f"  best {counters.best:.4f}" if counters.best is not None else ""
         pace = f"  {rate:,.0f} chars/s" if self.step > self.first_step else ""

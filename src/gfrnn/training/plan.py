@@ -55,7 +55,7 @@ def plan(trainer: "Trainer", shorter: str = "") -> str:
     limit = "" if budget.seconds is None else f"for {in_words(budget.seconds)}"
     if budget.updates is None:
         return f"{what}, {limit}"
-    characters = budget.updates * task.characters
+    characters = task.growth.portions(budget.updates) * task.characters
     seconds = expected_seconds(config.task, parameters, characters)
     amount = f"{budget.updates:,} updates, {characters:,} characters"
     if budget.seconds is not None and budget.seconds < seconds:

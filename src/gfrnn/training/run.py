@@ -178,7 +178,7 @@ def lengthen(trainer: Trainer, asked: Limits) -> None:
     if not trainer.finished:
         where = f"it is at update {trainer.step:,}, its budget is {config.run.words}"
         raise UsageError(f"{run} is not finished ({where}): without --extend the same command continues it")
-    larger = Budget.of(asked, trainer.task.characters, trainer.task.epoch)
+    larger = Budget.of(asked, trainer.task.characters, trainer.task.epoch, trainer.task.growth)
     if larger.fraction(*used) >= min(1.0, trainer.budget.fraction(*used)):
         budgets = f"{asked.words} is not more than the {config.run.words} it had"
         raise UsageError(f"--extend: {run} is finished, and {budgets}: a larger budget makes it go on")

@@ -14,6 +14,7 @@ from torch import Tensor
 from gfrnn.errors import UsageError
 from gfrnn.models.program_batch import Batch, collate
 from gfrnn.models.seq2seq import Seq2Seq
+from gfrnn.tasks.growth import NEVER
 from gfrnn.tasks.programs.config import ProgramsConfig, Seq2SeqConfig
 from gfrnn.tasks.programs.evaluation import measure, summary
 from gfrnn.tasks.programs.generator import Program, stream
@@ -30,6 +31,7 @@ class Programs:
 
     name, metric, higher_is_better = "programs", "symbol_accuracy", True
     reads = "generated programs"
+    growth = NEVER
     model_class = Seq2Seq
 
     def __init__(self, data: ProgramsConfig, model: Seq2SeqConfig, seed: int) -> None:

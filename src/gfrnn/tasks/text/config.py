@@ -16,6 +16,8 @@ class TextConfig(Section):
     )
     rows: int = option(100, "texts read in parallel: the minibatch", least=1)
     length: int = option(100, "characters per row and update: truncated back-propagation", least=1)
+    grow_after: int = option(0, "the update from which on rows are grow_length times as long; 0: never", least=0)
+    grow_length: int = option(2, "times the length, from update grow_after on", least=1, most=1000)
     reset_every: int = option(100, "zero the hidden state before every n-th update; 0: never", least=0)
     reset_probability: float = option(
         0.0, "zero a row's hidden state before an update with this probability, each row by itself", least=0, most=1

@@ -14,6 +14,7 @@ from gfrnn.errors import DataError, UsageError
 from gfrnn.models.char_lm import CharLM
 from gfrnn.models.config import LayerConfig
 from gfrnn.models.vocabulary import Vocabulary
+from gfrnn.tasks.growth import Growth
 from gfrnn.tasks.text import corpus
 from gfrnn.tasks.text.config import TextConfig
 from gfrnn.tasks.text.score import score_text
@@ -41,14 +42,16 @@ class TextTask:
         self.numbers = self.vocabulary.numbers("replace" if self.options.unknown == "replace" else "refuse")
         self.train, self.valid = self.corpus.split("train"), self.corpus.split("valid")
         self.rows, self.length = self.options.rows, self.options.length
+        self.growth = Growth(self.options.grow_after, self.options.grow_length)
         self.characters = self.rows * self.length
         self.epoch = len(self.train) / self.characters
         if len(self.valid) < 2:
             raise DataError(f"{self.corpus.name}: {len(self.corpus.bytes)} bytes leave too few for validation")
-        if len(self.train) <= self.characters:
+        longest = self.length * self.growth.at(self.growth.after)
+        if len(self.train) <= self.rows * longest:
             raise DataError(
                 f"{self.corpus.name}: its {len(self.train)} training characters are fewer than one minibatch of "
-                f"{self.rows} rows x {self.length}: use a longer text, or smaller --rows and --length"
+                f"{self.rows} rows x {longest}: use a longer text, or smaller --rows and --length"
             )
 
     def choose_vocabulary(self) -> Vocabulary:
@@ -100,11 +103,14 @@ class TextTask:
         return unflatten(tuple(part * keeps.to(part)[:, None] for part in parts))
 
     def batch(self, seed: int, step: int, rows: slice) -> Tensor:
-        """Symbol numbers (length + 1, B) of the global rows in `rows`: what is read, one character ahead."""
+        """Symbol numbers (length + 1, B) of the global rows in `rows`: what is read, one character ahead.
+
+        The length is grown from the update on that the options say.
+        """
         size = len(self.train)
         row = np.arange(self.rows)[rows]
-        start = turn(seed, size) + row * size // self.rows + step * self.length
-        index = (start + np.arange(self.length + 1)[:, None]) % size
+        start = turn(seed, size) + row * size // self.rows + self.growth.portions(step) * self.length
+        index = (start + np.arange(self.length * self.growth.at(step) + 1)[:, None]) % size
         return torch.from_numpy(self.numbers[self.train[index]].astype(np.int64))
 
     def loss(self, model: CharLM, batch: Tensor, state: Any) -> tuple[Tensor, int, Any]:
