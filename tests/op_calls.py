@@ -103,13 +103,14 @@ def backward_shapes(a: Arguments) -> list[tuple[int, ...]]:
     return [dx, state, state if a["c0"] is not None else (0,), *(tuple(w.shape) for w in a["weights"])]
 
 
+TEXTS = 2
 PACK = ("h", "c", "weights", "head", "head_bias", "unit", "wiring", "own", "input_skip", "half")
 DRAW = ("packed", "logits", *PACK[:5], "uniform", "temperature", "top_k", "top_p", *PACK[5:])
 
 
 def pack_arguments(problem: Problem) -> Arguments:
     """Of generate_pack, by name: a network over WIDTH symbols with a softmax on all layers."""
-    a = forward_arguments(replace(problem, batch=1, indices=True))
+    a = forward_arguments(replace(problem, batch=TEXTS, indices=True))
     generator = torch.Generator().manual_seed(9)
     head = torch.randn(WIDTH, problem.num_layers * problem.hidden, generator=generator)
     taken = {name: a[name] for name in ("weights", "unit", "wiring", "own", "input_skip")}
@@ -118,8 +119,10 @@ def pack_arguments(problem: Problem) -> Arguments:
 
 def draw_arguments(arguments: Arguments) -> Arguments:
     """Of generate, after generate_pack with `arguments`."""
-    drawing = {"uniform": torch.linspace(0, 0.99, 5, dtype=torch.float64), "temperature": 0.8, "top_k": 4, "top_p": 0.9}
-    return {**arguments, **drawing, "packed": pack(arguments), "logits": torch.linspace(-1, 1, WIDTH)}
+    uniform = torch.linspace(0, 0.99, 5 * TEXTS, dtype=torch.float64).view(TEXTS, 5)
+    drawing = {"uniform": uniform, "temperature": 0.8, "top_k": 4, "top_p": 0.9}
+    logits = torch.linspace(-1, 1, TEXTS * WIDTH).view(TEXTS, WIDTH)
+    return {**arguments, **drawing, "packed": pack(arguments), "logits": logits}
 
 
 def pack(arguments: Arguments) -> Tensor:
@@ -132,4 +135,5 @@ def draw(arguments: Arguments) -> tuple[Tensor, ...]:
 
 def draw_shapes(a: Arguments) -> list[tuple[int, ...]]:
     state = tuple(a["h"].shape)
-    return [tuple(a["uniform"].shape), (a["head"].shape[0],), state, state if a["c"] is not None else (0,)]
+    logits = tuple(a["logits"].shape)
+    return [tuple(a["uniform"].shape), logits, state, state if a["c"] is not None else (0,)]

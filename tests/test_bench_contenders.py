@@ -154,10 +154,19 @@ def test_half_precision_is_checked_against_rounded_weights(monkeypatch: pytest.M
     with pytest.raises(equality.Unequal):
         generation.check_contender("cpu half", SMALL, 20)
     generation.check_contender("cpu", SMALL, 20)
-    assert generation.with_half(["cpu", "loop"]) == ["cpu", "cpu half", "loop"]
+    assert generation.with_variants(["cpu", "loop"]) == ["cpu", "cpu half", "cpu 64 texts", "loop"]
     exact, half = generation.entry("cpu", SMALL, 5), generation.entry("cpu half", SMALL, 5)
     assert half.bytes == exact.bytes / 2
     assert len(half.run()) == 5
+
+
+@pytest.mark.skipif(bool(ops.BACKENDS["cpu"].why_unavailable()), reason="needs the C++ op")
+def test_many_texts_are_checked_and_all_counted() -> None:
+    found = generation.check_contender("cpu 64 texts", SMALL, 9)
+    assert found is not None and found.error <= found.allowed and found.steps == 9
+    many = generation.entry("cpu 64 texts", SMALL, 50)
+    assert many.characters == 5 * 64
+    assert [len(text) for text in many.run()] == [5] * 64
 
 
 def test_greedy_text_may_go_either_way_at_a_tie() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -99,6 +100,49 @@ def test_samples_are_independent_of_how_many_there_are(model: CharLM) -> None:
     three = [b"".join(column) for column in zip(*stream(model, "a", 15, sampling, samples=3), strict=True)]
     assert three[0] == model.generate("a", 15, seed=4)
     assert len(set(three)) == 3
+
+
+@pytest.mark.parametrize("backend", ["auto", "manual", "reference"])
+def test_every_sample_is_the_text_it_would_be_alone(backend: str) -> None:
+    """Large enough for a matrix product to sum otherwise when it has more rows."""
+    torch.manual_seed(4)
+    model = CharLM(hidden_size=48, num_layers=2, backend=backend)
+    ids = torch.from_numpy(generate.encode_prompt(model, "ab").astype("int64"))
+    for sampling in (Sampling(seed=7), Sampling(0.7, top_k=40, top_p=0.9, seed=7)):
+        texts = model.generate("ab", 40, sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed, samples=5)
+        in_loop = not generate.TextLoop.why_not(model.layer, model.head)
+        for number, text in enumerate(texts):
+            alone = generate.drawn(model, ids, 40, sampling, [np.random.default_rng([7, number])], False, in_loop)
+            assert text == b"".join(byte for (byte,) in alone)
+
+
+def test_without_the_op_a_sample_has_the_same_bits_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts hide the last bits: what is drawn from must be equal, not close."""
+    seen: list[torch.Tensor] = []
+
+    def watched(logits: torch.Tensor, uniform: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+        seen.append(logits.clone())
+        return draw(logits, uniform, sampling)
+
+    monkeypatch.setattr(generate, "draw", watched)
+    torch.manual_seed(4)
+    model = CharLM(hidden_size=48, num_layers=2, backend="manual")
+    model.generate("ab", 10, seed=7, samples=5)
+    together, seen[:] = torch.stack(seen), []
+    model.generate("ab", 10, seed=7)
+    assert torch.equal(torch.stack(seen)[:, 0], together[:, 0])
+
+
+@pytest.mark.parametrize("samples", [0, -1])
+def test_samples_that_make_no_sense_are_refused(model: CharLM, samples: int) -> None:
+    with pytest.raises(UsageError, match=f"samples 1 or more, got 3 and {samples}"):
+        model.generate("a", 3, samples=samples)
+
+
+def test_samples_of_no_characters(model: CharLM) -> None:
+    assert model.generate("a", 0, samples=3) == [b"", b"", b""]
+    assert model.generate("a", 0) == b""
+    assert model.generate("a", 4, seed=1, samples=1) == [model.generate("a", 4, seed=1)]
 
 
 def test_a_long_prompt_is_read_in_portions(model: CharLM, monkeypatch: pytest.MonkeyPatch) -> None:

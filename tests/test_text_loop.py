@@ -3,12 +3,13 @@
 import itertools
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 import torch
 
 from gfrnn.errors import UsageError
 from gfrnn.models import CharLM
-from gfrnn.models.generation import Sampling
+from gfrnn.models.generation import Sampling, drawn, encode_prompt
 from gfrnn.models.text_loop import TextLoop, half_rounded
 from gfrnn.ops import cpu
 
@@ -55,6 +56,40 @@ def test_it_writes_what_python_writes(unit: str, wiring: str, gates_see: str) ->
         assert write(model, "cpu", sampling) == write(model, "manual", sampling)
 
 
+def sample_alone(model: CharLM, sampling: Sampling, number: int, half: bool, in_loop: bool = True) -> bytes:
+    """Sample `number` of a seed, without the others."""
+    assert sampling.seed is not None
+    ids = torch.from_numpy(encode_prompt(model, b"hello").astype(np.int64))
+    generator = np.random.default_rng([sampling.seed, number])
+    return b"".join(byte for (byte,) in drawn(model, ids, 150, sampling, [generator], half, in_loop))
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(("unit", "wiring", "gates_see"), MODELS)
+def test_every_sample_is_the_text_it_would_be_alone(unit: str, wiring: str, gates_see: str, half: bool) -> None:
+    model, samples = make(unit, wiring, gates_see), 8  # two or more times the rows of a tile, and some
+    for sampling in SAMPLINGS[MODELS.index((unit, wiring, gates_see)) % 2 :: 2]:
+        settings = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed)
+        texts = model.generate(b"hello", 150, *settings, samples=samples, half=half)
+        assert texts == [sample_alone(model, sampling, number, half) for number in range(samples)]
+        assert len(set(texts)) == (samples if sampling.temperature else 1)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_samples_are_the_same_bits_as_alone(half: bool) -> None:
+    """Texts hide the last bits; states do not. Odd sizes, so that every panel and tile has a rest."""
+    model = make("lstm", "gated")
+    loop, texts = TextLoop(model.layer, model.head, half), 11
+    logits = torch.randn(texts, 205, generator=torch.Generator().manual_seed(2))
+    uniform = torch.rand(texts, 20, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    symbols, after, (h, c) = loop.run(logits, model.layer.initial_state(texts), uniform, 1.0, None, None)
+    for i in range(texts):
+        row = slice(i, i + 1)
+        one = loop.run(logits[row], model.layer.initial_state(1), uniform[row], 1.0, None, None)
+        assert torch.equal(one[0], symbols[row]) and torch.equal(one[1], after[row])
+        assert torch.equal(one[2][0], h[:, row]) and torch.equal(one[2][1], c[:, row])
+
+
 @pytest.mark.parametrize("unit", ["tanh", "gru", "lstm"])
 def test_half_is_the_model_with_rounded_matrices(unit: str) -> None:
     model = make(unit, "gated")
@@ -76,16 +111,17 @@ def test_half_keeps_the_smallest_and_the_largest() -> None:
     assert write(model, "cpu", SAMPLINGS[0], half=True) == write(model.as_half(), "manual", SAMPLINGS[0])
 
 
+@pytest.mark.parametrize("texts", [1, 2, 7])
 @pytest.mark.parametrize("half", [False, True])
-def test_threads_do_not_change_a_bit(half: bool, threads: None) -> None:
+def test_threads_do_not_change_a_bit(half: bool, texts: int, threads: None) -> None:
     model = CharLM("lstm", hidden_size=140)  # large enough for more than one thread
-    uniform = torch.rand(60, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    uniform = torch.rand(texts, 60, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     found = []
     for number in (1, 2, 3):
         torch.set_num_threads(number)
         loop = TextLoop(model.layer, model.head, half)
         with torch.no_grad():
-            found.append(loop.run(torch.zeros(205), model.layer.initial_state(1), uniform, 1.0, None, None))
+            found.append(loop.run(torch.zeros(texts, 205), model.layer.initial_state(texts), uniform, 1.0, None, None))
     for symbols, logits, (h, c) in found[1:]:
         for mine, first in zip((symbols, logits, h, c), (*found[0][:2], *found[0][2]), strict=True):
             assert torch.equal(mine, first)
@@ -93,10 +129,10 @@ def test_threads_do_not_change_a_bit(half: bool, threads: None) -> None:
 
 def test_the_loop_leaves_its_input_alone() -> None:
     model = make("lstm", "gated")
-    state, logits = model.layer.initial_state(1), torch.zeros(205)
+    state, logits = model.layer.initial_state(2), torch.zeros(2, 205)
     with torch.no_grad():
         loop = TextLoop(model.layer, model.head)
-        _, after, new = loop.run(logits, state, torch.rand(5, dtype=torch.float64), 1.0, None, None)
+        _, after, new = loop.run(logits, state, torch.rand(2, 5, dtype=torch.float64), 1.0, None, None)
     assert not state[0].any() and not state[1].any() and not logits.any()
     assert new[0].any() and after.any()
 

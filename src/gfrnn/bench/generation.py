@@ -1,4 +1,4 @@
-"""Batch-1 generation: our `generate` and the contenders that write one character at a time."""
+"""Generation: our `generate`, of one text or of many at once, and the contenders that write a character at a time."""
 
 import functools
 from collections.abc import Callable
@@ -18,8 +18,9 @@ from gfrnn.errors import DataError
 from gfrnn.models.char_lm import CharLM
 
 # The one place that knows how weights stored in half precision are asked for, and (half_rounded) what they then are.
-HALF_ARGUMENTS = {"half": True}
+HALF_ARGUMENTS: dict[str, Any] = {"half": True}
 HALF = "half"
+MANY, TEXTS = "64 texts", 64
 SLOW = ("manual", "reference")
 PROMPT = b"a"
 MOST_BYTES = 2e10  # of weights read by one call
@@ -27,20 +28,23 @@ SCORED = 20_000  # characters of the test text for the BPC
 
 
 def entry(contender: str, size: Size, characters: int) -> Entry:
-    """Generating `characters` after a prompt of one, at temperature 1; a tenth for backends not made for it."""
-    if contender in SLOW:
+    """Generating `characters` after a prompt of one, at temperature 1; a tenth for backends not made for it.
+
+    A tenth, too, of each of many texts.
+    """
+    half, texts = contender.endswith(HALF), TEXTS if contender.endswith(MANY) else 1
+    if contender in SLOW or texts > 1:
         characters = max(1, characters // 10)
-    half = contender.endswith(HALF)
     model = build(backend_of(contender), size)
     run: Callable[[], Any]
     if isinstance(model, CharLM):
-        options = HALF_ARGUMENTS if half else {}
+        options = (HALF_ARGUMENTS if half else {}) | ({"samples": texts} if texts > 1 else {})
         run = functools.partial(model.generate, PROMPT, characters, seed=1, **options)
     else:
         assert isinstance(model, HandLoop | TorchLM)
         run = functools.partial(model.generate, prompt_of(our_model(size)), characters)
     read = 0.0 if isinstance(model, TorchLM) else float(bytes_per_character(size) * characters) / (2 if half else 1)
-    return Entry(contender, run, characters=characters, bytes=read, parameters=count(model))
+    return Entry(contender, run, characters=characters * texts, bytes=read, parameters=count(model))
 
 
 def affordable(size: Size, characters: int) -> int:
@@ -59,7 +63,11 @@ def check_contender(contender: str, size: Size, characters: int) -> Check | None
     exact = our_model(size).as_half() if half else our_model(size)
     prompt = prompt_of(exact)
     if isinstance(model, CharLM):
-        text = model.generate(PROMPT, characters, temperature=0, **(HALF_ARGUMENTS if half else {}))
+        options = {"temperature": 0, **(HALF_ARGUMENTS if half else {})}
+        if contender.endswith(MANY):
+            text = model.generate(PROMPT, characters, samples=TEXTS, **options)[-1]
+        else:
+            text = model.generate(PROMPT, characters, **options)
         drawn = torch.from_numpy(exact.vocabulary.encode(text).astype("int64"))
     elif isinstance(model, HandLoop):
         drawn = model.generate(prompt, characters, temperature=0)
@@ -70,15 +78,15 @@ def check_contender(contender: str, size: Size, characters: int) -> Check | None
 
 def backend_of(contender: str) -> str:
     """
-    >>> backend_of("cpu half")
-    'cpu'
+    >>> backend_of("cpu half"), backend_of("cpu 64 texts")
+    ('cpu', 'cpu')
     """
-    return contender.removesuffix(f" {HALF}")
+    return contender.removesuffix(f" {HALF}").removesuffix(f" {MANY}")
 
 
-def with_half(names: list[str]) -> list[str]:
-    """The contenders, and the fused loop over half-precision weights after the one over exact ones."""
-    return [one for name in names for one in ([name, f"{name} {HALF}"] if name == "cpu" else [name])]
+def with_variants(names: list[str]) -> list[str]:
+    """The contenders, and after the fused loop the one over half-precision weights, and many texts at once."""
+    return [one for name in names for one in ([name, f"{name} {HALF}", f"{name} {MANY}"] if name == "cpu" else [name])]
 
 
 def bits_per_character(size: Size) -> dict[str, Any]:

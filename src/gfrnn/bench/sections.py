@@ -136,7 +136,7 @@ def forward(bench: Bench) -> None:
 def generate(bench: Bench) -> None:
     plan = bench.plan
     for size in (*plan.others, *plan.generating):
-        names = generation.with_half(bench.line_up(size) if size in plan.others else [bench.ours, LOOP])
+        names = generation.with_variants(bench.line_up(size) if size in plan.others else [bench.ours, LOOP])
         characters = generation.affordable(size, plan.generated)
         bench.say(f"checking the text that {', '.join(names)} of {size} generate against the reference")
         checks = [generation.check_contender(name, size, min(100, characters)) for name in names]

@@ -58,6 +58,7 @@ TARGETS = (
         "characters",
         16.0,
     ),
+    Target(f"{LSTM} generation, 64 texts over one", "generate", str(LSTM), "cpu 64 texts", "cpu", "characters", 8.0),
     Target(f"{LSTM} training, {SMALL} over {LARGE}", "minibatch", str(LSTM), SMALL, LARGE, "characters", 0.85),
     *(
         Target(

@@ -34,7 +34,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--top-k", type=int, help="draw from the k most probable only")
     parser.add_argument("--top-p", type=float, help="draw from the most probable that sum to p only")
     parser.add_argument("--seed", type=int, help="the same seed gives the same text")
-    parser.add_argument("--samples", type=int, default=1, help="so many continuations [1]")
+    parser.add_argument(
+        "--samples",
+        type=int,
+        default=1,
+        help="so many continuations, written at once and shown one after the other [1]",
+    )
     parser.add_argument(
         "--half", action="store_true", help="read weights stored in 16 bits: faster, slightly other text"
     )

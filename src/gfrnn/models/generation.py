@@ -105,39 +105,48 @@ def stream(
 ) -> Iterator[tuple[bytes, ...]]:
     """Continue `prompt`: after each step one byte for every sample, `max_new` times. What is wrong is said at once.
 
-    One sample of a float32 model on the CPU is drawn by the C++ loop; with `half` it reads weights stored in 16 bits.
+    Samples of a float32 model on the CPU are drawn by the C++ loop, all of them in one pass over the weights; with
+    `half` it reads weights stored in 16 bits. A sample is the text it would be without the others, to the byte.
     """
     if max_new < 0 or samples < 1:
         raise UsageError(f"max_new must be 0 or more and samples 1 or more, got {max_new} and {samples}")
     ids = torch.from_numpy(encode_prompt(model, prompt, unknown).astype(np.int64)).to(model.device)
-    reasons = why_not_in_one_loop(model, samples)
+    reasons = TextLoop.why_not(model.layer, model.head)
     if half and reasons:
         raise UsageError(f"half: {'; '.join(reasons)}")
-    return drawn(model, ids, max_new, sampling, samples, half, in_loop=not reasons)
+    seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
+    generators = [np.random.default_rng([seed, i]) for i in range(samples)]
+    return drawn(model, ids, max_new, sampling, generators, half, in_loop=not reasons)
 
 
 @torch.no_grad()
 def drawn(
-    model: CharLM, ids: Tensor, max_new: int, sampling: Sampling, samples: int, half: bool, in_loop: bool
+    model: CharLM,
+    ids: Tensor,
+    max_new: int,
+    sampling: Sampling,
+    generators: list[np.random.Generator],
+    half: bool,
+    in_loop: bool,
 ) -> Iterator[tuple[bytes, ...]]:
-    """What `stream` promises."""
-    seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
-    generators = [np.random.default_rng([seed, i]) for i in range(samples)]
+    """What `stream` promises, one sample per generator."""
     # Never across a yield: whoever asks may train in between, or never ask again.
     with evaluating(model):
         logits, state = read_prompt(model, ids)
     if in_loop:
-        yield from in_one_loop(model, logits[0], state, max_new, sampling, generators[0], half)
+        yield from in_one_loop(model, logits, state, max_new, sampling, generators, half)
         return
-    logits, state, step_on = logits.expand(samples, -1), expand(state, samples), stepper(model.layer)
+    # Not as one batch: the sums of a matrix product may be in another order for more rows, and the texts other texts.
+    step_on, states, rows = stepper(model.layer), [state] * len(generators), [logits] * len(generators)
     for step in range(max_new):
         uniform = torch.tensor([generator.random() for generator in generators], dtype=torch.float64)
-        symbols = draw(logits.cpu(), uniform, sampling)
+        symbols = draw(torch.cat(rows).cpu(), uniform, sampling)
         yield tuple(model.vocabulary.decode([symbol]) for symbol in symbols.tolist())
         if step + 1 < max_new:
             with evaluating(model):
-                features, state = step_on(symbols.to(model.device), state)
-            logits = model.head(features)
+                for i, symbol in enumerate(symbols.to(model.device).split(1)):
+                    features, states[i] = step_on(symbol, states[i])
+                    rows[i] = model.head(features)
 
 
 def stepper(layer: GatedFeedback) -> Callable[[Tensor, Any], tuple[Tensor, Any]]:
@@ -155,30 +164,27 @@ def stepper(layer: GatedFeedback) -> Callable[[Tensor, Any], tuple[Tensor, Any]]
     return step
 
 
-def why_not_in_one_loop(model: CharLM, samples: int) -> list[str]:
-    reasons = TextLoop.why_not(model.layer, model.head)
-    return reasons if samples == 1 else [*reasons, f"the C++ loop draws one sample at a time, not {samples}"]
-
-
 def in_one_loop(
     model: CharLM,
     logits: Tensor,
     state: Any,
     max_new: int,
     sampling: Sampling,
-    generator: np.random.Generator,
+    generators: list[np.random.Generator],
     half: bool,
-) -> Iterator[tuple[bytes]]:
-    """What `stream` yields for one sample, drawn by the C++ loop.
+) -> Iterator[tuple[bytes, ...]]:
+    """What `stream` yields, one sample per generator, drawn by the C++ loop.
 
-    The weights are packed for every text: nothing that is cheaper to ask says for sure that they are the same.
+    The weights are packed for every call: nothing that is cheaper to ask says for sure that they are the same.
     """
-    loop = TextLoop(model.layer, model.head, half)
+    loop, samples = TextLoop(model.layer, model.head, half), len(generators)
+    logits, state = logits.expand(samples, -1), expand(state, samples)
     for start in range(0, max_new, LOOP_CHUNK):
-        uniform = torch.from_numpy(generator.random(min(LOOP_CHUNK, max_new - start)))
+        size = min(LOOP_CHUNK, max_new - start)
+        uniform = torch.from_numpy(np.stack([generator.random(size) for generator in generators]))
         symbols, logits, state = loop.run(logits, state, uniform, sampling.temperature, sampling.top_k, sampling.top_p)
-        for symbol in symbols.tolist():
-            yield (model.vocabulary.decode([symbol]),)
+        texts = [model.vocabulary.decode(row) for row in symbols.tolist()]
+        yield from zip(*([text[i : i + 1] for i in range(size)] for text in texts), strict=True)
 
 
 def read_prompt(model: CharLM, ids: Tensor) -> tuple[Tensor, Any]:

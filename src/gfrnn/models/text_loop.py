@@ -1,4 +1,4 @@
-"""Batch-1 generation in the C++ op (generate.h): one pass over the weights per character, sampling included."""
+"""Generation in the C++ op (generate.h): one pass over the weights per character of all texts, sampling included."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def half_rounded(tensor: Tensor) -> Tensor:
 
 
 class TextLoop:
-    """The weights of a layer and a softmax head, packed once; `run` continues a text for a batch of one.
+    """The weights of a layer and a softmax head, packed once; `run` continues N texts, each as it would alone.
 
     With `half` every matrix is stored in 16 bits: half the bytes to read, at the rounding of `half_rounded`.
     """
@@ -57,7 +57,10 @@ class TextLoop:
     def run(
         self, logits: Tensor, state: Any, uniform: Tensor, temperature: float, top_k: int | None, top_p: float | None
     ) -> tuple[Tensor, Tensor, Any]:
-        """Draw len(uniform) symbols, the first from `logits` (V,): symbols, the next logits, the state behind them."""
+        """Draw as many symbols as there are in uniform (N, steps), the first of each text from `logits` (N, V).
+
+        Symbols (N, steps), the next logits, the state behind them.
+        """
         symbols, logits, h, c = torch.ops.gfrnn.generate(
             self.packed,
             logits,

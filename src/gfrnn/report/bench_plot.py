@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Results = dict[str, Any]
-SPEEDS = {"train": "training step", "forward": "forward only", "generate": "generation, batch 1"}
+SPEEDS = {"train": "training step", "forward": "forward only", "generate": "generation"}
 AXES = {"rows": "rows B", "steps": "steps T", "parameters": "parameters"}
 MARKERS = "osD^v"
 

@@ -90,7 +90,7 @@ struct Parallel {
   }
 };
 
-// Text for a batch of one, see generate.h.
+// Texts, shape.B of them, see generate.h.
 struct Generate {
   Shape shape;
   const Layer<const float>* layers;  // for packing
@@ -99,11 +99,11 @@ struct Generate {
   bool half;                         // matrices stored in 16 bits
   char* packed;                      // generate_packed_bytes(), aligned to 64
   int64_t threads, steps;
-  const double* uniform;  // (steps,)
+  const double* uniform;  // (B, steps)
   double temperature, top_p;  // top_p 0: none
   int64_t top_k;              // 0: none
-  float *h, *c, *logits;      // (L*H), (L*H) or null, (V,): in and out
-  int64_t* symbols;           // (steps,)
+  float *h, *c, *logits;      // (B, L*H), (B, L*H) or null, (B, V): in and out
+  int64_t* symbols;           // (B, steps)
 };
 
 // team(n, body): calls body(i) for each i < n at the same time, each on a thread of its own. They wait for each other, so
