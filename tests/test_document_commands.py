@@ -35,6 +35,7 @@ ONLY_PARSED = {
     "bench": "measures for a minute and more: tests/test_bench.py, tests/test_bench_distributed.py",
     "report": "runs models and draws, for a minute: tests/test_report.py",
     "reproduce": "trains for days, or measures how many: tests/test_reproduce.py",
+    "completion": "needs shtab: tests/test_completion.py",
     "eval of programs": "evaluates 10,000 programs at least: tests/test_evaluate_programs.py",
 }
 # What makes a training quick, whatever else its line says.
