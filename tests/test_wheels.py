@@ -31,6 +31,8 @@ for _ in range(30):
     optimizer.step()
     losses.append(loss.item())
 assert losses[-1] < 0.8 * losses[0], losses
+found, layer.backend = layer(x)[0], "reference"
+assert (found - layer(x)[0]).abs().max() < 1e-6
 print(gfrnn.__file__)
 """
 OLDEST_GLIBC = (2, 28)  # that the wheel's name promises, and torch's own
@@ -73,6 +75,8 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_for_everything_else(dist: Path, tmp_path: Path) -> None:
     (wheel,) = dist.glob("*-any.whl")
     assert trains(fresh_environment(tmp_path / "venv", str(wheel)))["auto"] == "manual"
+    with zipfile.ZipFile(wheel) as archive:  # a link in the sources, the file itself here
+        assert archive.read("gfrnn/report/claims.yaml") == (ROOT / "results/claims.yaml").read_bytes()
 
 
 def test_the_wheel_with_the_op(dist: Path, tmp_path: Path) -> None:
