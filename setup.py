@@ -18,6 +18,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 SOURCE = pathlib.Path("src/gfrnn/ops/cpu")
@@ -144,9 +145,16 @@ class BuildOp(build_ext):
             shutil.copy(note, SOURCE)
 
 
+class Wheel(bdist_wheel):
+    """One for every Python 3: the op is no Python module, and it knows torch by its stable ABI (2.10 and newer)."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return "py3", "none", super().get_tag()[2]
+
+
 sources = [str(SOURCE / "op.cpp"), str(SOURCE / "kernels.cpp")]
 buildable = MODE != "never" and all(pathlib.Path(s).exists() for s in sources)
 setup(
     ext_modules=[Extension("gfrnn.ops.cpu._op", sources, optional=MODE != "require")] if buildable else [],
-    cmdclass={"build_ext": BuildOp},
+    cmdclass={"build_ext": BuildOp, "bdist_wheel": Wheel},
 )

@@ -21,6 +21,7 @@ NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^|\n)\n((?:    .*\n|[ ]*\n(?=    ))+)")
 SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+NO_SHELL = ("python", "pycon", "text")  # pycon: what docstrings show, which is run where they stand
 ENDS = {"|", ">", ";", "&&"}  # of one command in a line of shell
 
 
@@ -38,7 +39,7 @@ def read(path: Path) -> Document:
     text = path.read_text(encoding="utf-8")
     blocks = FENCED.findall(text)
     text = FENCED.sub("\n", text)
-    shell = [block for kind, block in blocks if kind != "python"] + INDENTED.findall(text)
+    shell = [block for kind, block in blocks if kind not in NO_SHELL] + INDENTED.findall(text)
     lines = "\n".join(shell).replace("\\\n", " ").splitlines()
     spans = [" ".join(span.split()) for span in SPAN.findall(INDENTED.sub("\n", text))]
     python = tuple(block for kind, block in blocks if kind == "python")

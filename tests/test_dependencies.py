@@ -77,5 +77,6 @@ def test_one_oldest_python_is_told_everywhere() -> None:
     oldest = oldest_python()
     assert PROJECT["tool"]["ruff"]["target-version"] == f"py{oldest.replace('.', '')}"
     assert PROJECT["tool"]["mypy"]["python_version"] == oldest
+    assert f"Programming Language :: Python :: {oldest}" in PROJECT["project"]["classifiers"]
     for file in ("README.md", "constraints.txt"):
         assert re.findall(r"Python (3\.\d+)", (ROOT / file).read_text(encoding="utf-8")) == [oldest], file

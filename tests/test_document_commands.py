@@ -37,6 +37,7 @@ ONLY_PARSED = {
     "report": "runs models and draws, for a minute: tests/test_report.py",
     "tune": "trains for hours: tests/test_tune.py",
     "reproduce": "trains for days, or measures how many: tests/test_reproduce.py",
+    "completion": "needs shtab: tests/test_completion.py",
     "eval of programs": "evaluates 10,000 programs at least: tests/test_evaluate_programs.py",
 }
 # What makes a training quick, whatever else its line says.

@@ -18,6 +18,7 @@ from documents import ROOT
 
 from gfrnn.cli import main
 from gfrnn.export import onnx_files, torch_program
+from gfrnn.export.folder import FORMATS, export
 from gfrnn.export.step import STEPS, TOLERANCE, Step, check
 from gfrnn.models import CharLM, Seq2Seq
 
@@ -70,12 +71,12 @@ def test_a_torch_program_agrees_and_can_be_loaded(tmp_path: Path) -> None:
 def test_what_differs_is_not_written(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    export = torch.export.export
+    faithful = torch.export.export
 
     def of_another(step: Step, *arguments: Any, **options: Any) -> Any:
         other = copy.deepcopy(step)
         other.model.head.bias.data += 3e-5
-        return export(other, *arguments, **options)
+        return faithful(other, *arguments, **options)
 
     monkeypatch.setattr(torch.export, "export", of_another)
     out = tmp_path / "out"
@@ -129,17 +130,38 @@ def test_what_cannot_be_exported(
 ) -> None:
     out = ["--out", str(tmp_path / "out")]
     Seq2Seq(hidden_size=4, num_layers=1).save_pretrained(tmp_path / "programs")
-    assert "is a program model, and onnx is written for text models only" in refused(
-        [str(tmp_path / "programs"), *out], 2, capsys
-    )
+    for format in FORMATS:
+        error = refused([str(tmp_path / "programs"), "--format", format, *out], 2, capsys)
+        assert f"programs is a program model, and {format} is written for text models only" in error
     assert "neither a folder nor a model" in refused(["nowhere", *out], 3, capsys)
     assert "'tflite' is none of onnx" in refused([str(run), "--format", "tflite", *out], 2, capsys)
     assert "config.json is a file: name a folder" in refused([str(run), "--out", str(run / "config.json")], 2, capsys)
     assert "cannot be written" in refused([str(run), "--out", str(run / "config.json/out")], 3, capsys)
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else found(name))
-    assert "needs onnxruntime, not installed here: pip install onnxruntime" in refused([str(run), *out], 2, capsys)
+    for missing in (["onnxruntime"], ["onnx"], ["onnxscript"], ["onnx", "onnxruntime", "onnxscript"]):
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name, out=missing: None if name in out else found(name))
+        how = f"needs {', '.join(missing)}, not installed here: pip install {' '.join(missing)}"
+        assert how in refused([str(run), *out], 2, capsys)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_exists_is_refused_before_anything_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for format in FORMATS:
+        assert "exists: choose another --out, or --force" in refused(
+            ["nowhere", "--format", format, "--out", str(tmp_path)], 2, capsys
+        )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("format", "dtype"), [("onnx", torch.float64), ("torch-export", torch.bfloat16)])
+def test_numbers_of_other_widths_have_their_form(format: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    """A folder of 16-bit numbers computes in 32, here as there."""
+    model = small().to(torch.promote_types(dtype, torch.float32))
+    model.save_pretrained(tmp_path / "run", dtype=dtype)
+    differences = export(tmp_path / "run", format, tmp_path / "out")
+    assert differences and max(differences.values()) <= (1e-14 if dtype == torch.float64 else TOLERANCE)
 
 
 def test_text_is_written_without_torch(tmp_path: Path) -> None:

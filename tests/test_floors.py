@@ -18,7 +18,7 @@ FLOORS = (
     {"storage"},
     {"equations", "products"},
     {"ops"},
-    {"layers", "parameters", "packed", "foreign", "checks", "convert"},
+    {"layers", "parameters", "packed", "foreign", "checks", "convert", "signatures", "torch_names"},
     {"models"},
     {"tasks"},
     {"training"},

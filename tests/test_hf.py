@@ -131,7 +131,9 @@ def test_the_command_writes_such_a_folder(tmp_path: Path, capsys: pytest.Capture
     model = char_lm()
     model.save_pretrained(tmp_path / "run")
     assert main(["export", str(tmp_path / "run"), "--format", "hf", "--out", str(tmp_path / "out")]) == 0
-    assert "model.safetensors agrees with the model to" in capsys.readouterr().out
+    out, error = capsys.readouterr()
+    assert "model.safetensors agrees with the model to" in out and error == ""
+    assert transformers.utils.logging.is_progress_bar_enabled()
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert torch.equal(again(numbers(b"bad")).logits, model(numbers(b"bad").t())[0].transpose(0, 1))
 

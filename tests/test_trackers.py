@@ -13,6 +13,7 @@ from runs import outcome, run_tiny, tiny
 from gfrnn.cli import main
 from gfrnn.training.run import train
 from gfrnn.training.runlog import read_metrics
+from gfrnn.training.trackers import TRACKERS
 
 
 class Fake(types.ModuleType):
@@ -86,15 +87,17 @@ def test_one_that_fails_says_so_once_and_changes_nothing(
     assert outcome(tmp_path / "run") == undisturbed
 
 
+@pytest.mark.parametrize("name", TRACKERS)
 def test_one_that_is_missing_says_how_to_get_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "trackio", None)
+    for module in (name, f"torch.utils.{name}"):
+        monkeypatch.setitem(sys.modules, module, None)
     config = tiny(tmp_path)
     words = ["--data", config.options["data"], "--hidden-size", "4", "--rows", "2", "--length", "5", "--updates", "4"]
-    words += ["--log", "trackio", "--out", str(tmp_path / "run"), "--quiet"]
+    words += ["--log", name, "--out", str(tmp_path / "run"), "--quiet"]
     assert main(["train", "modern-gated-lstm", *words]) == 0
-    assert capsys.readouterr().err.count("pip install trackio (training goes on without it)") == 1
+    assert capsys.readouterr().err.count(f"pip install {name} (training goes on without it)") == 1
     assert main(["train", "modern-gated-lstm", "--log", "wandbb"]) == 2
     assert "did you mean 'wandb'" in capsys.readouterr().err
 

@@ -1,6 +1,6 @@
 """To and from torch.nn.RNN, GRU and LSTM; foreign.py says what differs."""
 
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import nn
@@ -13,6 +13,14 @@ from gfrnn.layers import GFGRU, GFLSTM, GFRNN, GatedFeedback
 PAIRS: dict[Any, type[GatedFeedback]] = {nn.RNN: GFRNN, nn.GRU: GFGRU, nn.LSTM: GFLSTM}
 
 
+@overload
+def from_torch(module: nn.LSTM, inner_bias: str = ...) -> GFLSTM: ...
+@overload
+def from_torch(module: nn.GRU, inner_bias: str = ...) -> GFGRU: ...
+@overload
+def from_torch(module: nn.RNN, inner_bias: str = ...) -> GFRNN: ...
+@overload
+def from_torch(module: nn.RNNBase, inner_bias: str = ...) -> GatedFeedback: ...
 def from_torch(module: nn.RNNBase, inner_bias: str = "refuse") -> GatedFeedback:
     """A stacked layer whose outputs equal those of a torch.nn.RNN, GRU or LSTM.
 

@@ -6,7 +6,7 @@ T time, B batch, L layers, H units per layer, I input.
 """
 
 import inspect
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +15,17 @@ from torch.nn.utils.rnn import PackedSequence
 from gfrnn import checks, foreign, ops, packed, parameters
 from gfrnn.equations import GRU, LSTM, TANH, UNITS, WIRINGS, Spec, State, Weights
 from gfrnn.names import STARTS
+from gfrnn.signatures import Calls, Lengths, S
+from gfrnn.torch_names import TorchNames
 
 
-class GatedFeedback(nn.Module):
+class GatedFeedback(TorchNames, Generic[S]):
     """What the three layers share. Use GFRNN, GFGRU or GFLSTM."""
 
     unit: str
     weight_ih_l0: nn.Parameter
+    if TYPE_CHECKING:
+        __call__: Calls[S]
 
     def __init__(
         self,
@@ -117,28 +121,26 @@ class GatedFeedback(nn.Module):
                 start = parameters.start(name, parameter, self)
                 parameters.put(parameter, start)
 
-    def flatten_parameters(self) -> None:
-        """Does nothing; torch.nn.LSTM has it, so code that calls it keeps working."""
-
     def weights(self) -> list[Weights]:
         """The parameters, as equations.py names them."""
         return [parameters.as_weights(self, j) for j in range(self.num_layers)]
 
-    def initial_state(self, batch: int | None = None) -> Any:
+    def initial_state(self, batch: int | None = None) -> S:
         """The zero state: (L, batch, H), or (L, H) without `batch`; a pair (h, c) for GFLSTM."""
         shape = (self.num_layers, self.hidden_size) if batch is None else (self.num_layers, batch, self.hidden_size)
 
         def zeros() -> Tensor:
             return torch.zeros(shape, dtype=self.weight_ih_l0.dtype, device=self.weight_ih_l0.device)
 
-        return (zeros(), zeros()) if self.has_cell else zeros()
+        state: Any = (zeros(), zeros()) if self.has_cell else zeros()
+        return state
 
     def forward(
         self,
         input: Tensor | PackedSequence,
         hx: Any = None,
         *,
-        lengths: Tensor | list[int] | None = None,
+        lengths: Lengths = None,
         return_gates: bool = False,
     ) -> tuple[Any, ...]:
         """All timesteps: output, last state, and the global reset gates if asked for.
@@ -167,7 +169,7 @@ class GatedFeedback(nn.Module):
             state = state.map(lambda s: s.squeeze(1))
         return self._answer(h, state, g)
 
-    def step(self, x_t: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+    def step(self, x_t: Tensor, state: S | None = None) -> tuple[Tensor, S]:
         """One timestep, for streaming: x_t (B, I), or (B,) indices -> this step's output (B, H), and the new state."""
         checks.step_input(self, x_t)
         batched = x_t.dim() == (2 if x_t.is_floating_point() else 1)
@@ -230,7 +232,7 @@ class GatedFeedback(nn.Module):
         return ", ".join([*shown, f"wiring={self.wiring!r}"])
 
 
-class GFRNN(GatedFeedback):
+class GFRNN(GatedFeedback[Tensor]):
     """tanh units: h_t^j = tanh(W^{j-1->j} h_t^{j-1} + sum_i g^{i->j} U^{i->j} h_{t-1}^i + b). Called like torch.nn.RNN.
 
     >>> layer = GFRNN(10, 20, num_layers=3)
@@ -252,7 +254,7 @@ class GFRNN(GatedFeedback):
         self.nonlinearity = nonlinearity
 
 
-class GFGRU(GatedFeedback):
+class GFGRU(GatedFeedback[Tensor]):
     """Gated recurrent units: h_t = (1 - z_t) h_{t-1} + z_t h~_t, the paper's z. Called like torch.nn.GRU.
 
     h~_t^j = tanh(W^{j-1->j} h_t^{j-1} + r_t^j * sum_i g^{i->j} U^{i->j} h_{t-1}^i + b)
@@ -266,7 +268,7 @@ class GFGRU(GatedFeedback):
     unit = GRU.name
 
 
-class GFLSTM(GatedFeedback):
+class GFLSTM(GatedFeedback[tuple[Tensor, Tensor]]):
     """Long short-term memory, called like torch.nn.LSTM.
 
     c~_t^j = tanh(W_c^{j-1->j} h_t^{j-1} + sum_i g^{i->j} U_c^{i->j} h_{t-1}^i + b_c)

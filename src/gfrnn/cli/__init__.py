@@ -36,6 +36,7 @@ VERBS = {
     "export": ("export", "a text model for other runtimes: ONNX, torch.export, Hugging Face"),
     "bench": ("bench", "measure speed on this machine"),
     "doctor": ("doctor", "versions, CPU, and which backends can run"),
+    "completion": ("completion", "what makes a shell complete gfrnn's verbs, options and recipes"),
 }
 
 

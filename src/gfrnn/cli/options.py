@@ -4,13 +4,14 @@ No torch here: every `--help` must answer at once.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import math
 import re
 import typing
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from gfrnn.errors import UsageError, nearest
 
@@ -34,6 +35,8 @@ class Parser(argparse.ArgumentParser):
     Traceback (most recent call last):
     gfrnn.errors.UsageError: gfrnn eval: unknown option --spilt; did you mean '--split'?
     """
+
+    taken: ClassVar[list["Parser"] | None] = None  # see parser_of
 
     def __init__(self, prog: str, description: str | None = None, usage: str | None = None) -> None:
         self.known_options: list[str] = []
@@ -73,6 +76,24 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> typing.NoReturn:
         raise UsageError(f"{self.prog}: {message}")
+
+    def print_help(self, file: Any = None) -> None:
+        if Parser.taken is None:
+            super().print_help(file)
+        else:
+            Parser.taken.append(self)
+
+
+def parser_of(verb: Callable[[list[str]], int]) -> Parser:
+    """The parser of a verb, which builds it when it is called: it is asked for help, and what would show it is kept."""
+    found: list[Parser] = []
+    Parser.taken = found
+    try:
+        with contextlib.suppress(SystemExit):
+            verb(["--help"])
+    finally:
+        Parser.taken = None
+    return found[0]
 
 
 def with_converter(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -20,12 +20,18 @@ def write(model: CharLM, folder: Path) -> dict[str, float]:
         raise UsageError(
             'a Hugging Face folder needs transformers, not installed here: pip install "transformers>=5.3"'
         )
+    from transformers.utils import logging
+
     from gfrnn.hf import GFRNNForCausalLM, GFRNNTokenizer
 
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()  # a blink each, and no sentence of ours
     with quietly():
         GFRNNForCausalLM.from_char_lm(model).save_pretrained(folder)
         GFRNNTokenizer(list(model.vocabulary.symbols)).save_pretrained(folder)
         again = GFRNNForCausalLM.from_pretrained(folder, dtype=model.head.weight.dtype)
+    if bars:
+        logging.enable_progress_bar()
 
     def read(symbols: Tensor, *state: Any) -> Sequence[Tensor]:
         found = again(symbols.t(), state=state if model.layer.has_cell else state[0])

@@ -39,6 +39,7 @@ def load() -> dict[str, Recipe]:
 
 
 def find(name: str) -> Recipe:
+    """The recipe of that name, or a `UsageError` with the nearest there is."""
     recipes = load()
     if name not in recipes:
         raise UsageError(f"unknown recipe '{name}'{nearest(name, recipes)} (gfrnn recipes lists them)")

@@ -13,6 +13,14 @@
 
 #include "kernels.h"
 
+#ifdef __GLIBC__
+// libstdc++ asks glibc whether a process has one thread only, to save atomics; only glibc 2.32 and newer can answer. Our
+// own answer, "there may be more", lets the op run where torch does, from glibc 2.28 on.
+extern "C" {
+__attribute__((visibility("hidden"))) char __libc_single_threaded = 0;
+}
+#endif
+
 namespace gfrnn {
 void yield_thread() { std::this_thread::yield(); }
 }  // namespace gfrnn
