@@ -189,7 +189,7 @@ def test_kernels_share_no_function_with_another_instruction_set(tmp_path: Path) 
     assert shared_functions(kernels) == []
 
 
-BF16_INSTRUCTIONS = "-O1 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16".split()
+BF16_INSTRUCTIONS = [
     "-O1",
     "-mavx2",
     "-mfma",

@@ -21,3 +21,4 @@ def names(record: str) -> tuple[str, ...]:
 
 
 UNITS, WIRINGS = names("Unit"), names("Wiring")
+PRECISIONS = ("float32", "bfloat16", "auto")  # of the factors of matrix products; models/precision.py resolves auto

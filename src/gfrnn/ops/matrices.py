@@ -24,7 +24,8 @@ class Matrices(NamedTuple):
 
     def as_factors(self, factor: Callable[[Tensor], Tensor]) -> "Matrices":
         """As products read them (products.py); the bias is no factor."""
-        return Matrices(*(m if m is None or m is self.bias else factor(m) for m in self))
+        factors = {name: factor(m) for name, m in self._asdict().items() if m is not None and name != "bias"}
+        return self._replace(**factors)
 
 
 def candidate_first(rows: Tensor, unit: Unit) -> Tensor:

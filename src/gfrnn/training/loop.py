@@ -33,6 +33,7 @@ from typing import Any
 import torch
 
 from gfrnn.errors import NonFinite
+from gfrnn.models.precision import precisely
 from gfrnn.models.pretrained import Pretrained
 from gfrnn.progress import Progress
 from gfrnn.tasks.world import World, flatten, unflatten
@@ -153,7 +154,8 @@ class Trainer:
             self.state = None
         batch = self.task.batch(self.seed, self.step, self.world.rows(self.task.rows)).to(self.device)
         optim.seed(self.world.seed(self.seed, self.step), self.device)  # dropout
-        nats, count, state = self.task.loss(self.model, batch, self.state)
+        with precisely(self.config.run.precision, self.model):
+            nats, count, state = self.task.loss(self.model, batch, self.state)
         symbols, total = self.world.total(count, float(nats.detach()))
         (nats / symbols).backward()
         self.world.sum_gradients(self.parameters)
@@ -228,7 +230,7 @@ class Trainer:
         counters, task = self.counters, self.task
         began = time.monotonic()
         try:
-            with self.averages.inside(self.model):
+            with self.averages.inside(self.model), precisely(self.config.run.precision, self.model):
                 metrics = task.validate(self.model, False, self.tick, self.world)
         except Stop:
             return
