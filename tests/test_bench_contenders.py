@@ -210,3 +210,24 @@ def test_kept_memory_of_ours_is_the_activations_and_little_more() -> None:
 def test_peak_memory_is_that_of_a_process_of_its_own() -> None:
     size, rows, steps = Size("tanh", 2, 16), 64, 400
     assert memory_of.peak_bytes("loop", size, rows, steps) > accounting.must_keep(size, rows * steps)
+
+
+def test_both_precisions_are_held_against_the_reference_and_timed(tiny: Plan) -> None:
+    bench = sections.Bench(tiny)
+    sections.RUN["precision"](bench)
+    assert [check.contender for check in bench.checks] == ["manual float32", "manual bfloat16"]
+    timed = [name for group in bench.groups for name in group.timed]
+    notes = " ".join(bench.notes)
+    peer = contenders.equal_parameters(SMALL)
+    for name in ("manual float32", "manual bfloat16", "sgemm 16", "bfloat16 gemm 16", f"{peer} float32"):
+        assert name in timed
+    assert (f"{peer} bfloat16" in timed) != (f"{peer} bfloat16 is not measured" in notes)
+
+
+def test_another_precision_is_not_timed_for_the_one_asked(tiny: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that leaves its factors as they are computes something else."""
+    model, ids = contenders.our_model(SMALL), contenders.batch(3, 4)
+    monkeypatch.setattr(equality, "allowed", lambda *_, **__: 1e-6)
+    wrong = contenders.our_model(SMALL, "manual").double()
+    with pytest.raises(equality.Unequal, match="'manual bfloat16' does not compute what the reference does"):
+        equality.check(str(SMALL), model, {"manual bfloat16": wrong}, *ids, torch.bfloat16)

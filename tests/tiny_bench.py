@@ -22,6 +22,7 @@ TINY = Plan(
     shape=(3, 4),
     minibatches=((2, 3), (3, 4)),
     updated=((2, 3),),
+    precise=((2, 3),),
     square=16,
     rows=(2,),
     memory_bytes=1 << 16,

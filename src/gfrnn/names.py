@@ -22,3 +22,4 @@ def names(record: str) -> tuple[str, ...]:
 
 UNITS, WIRINGS = names("Unit"), names("Wiring")
 STARTS = ("paper", "scaled", "quiet", "stack")  # of recurrent matrices; parameters.py has what they mean
+PRECISIONS = ("float32", "bfloat16", "auto")  # of the factors of matrix products; models/precision.py resolves auto

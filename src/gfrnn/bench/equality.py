@@ -70,18 +70,42 @@ def as_packed(found: Answers, loop: HandLoop) -> Answers:
 
 
 def check(
-    name: str, model: CharLM, contenders: dict[str, CharLM | HandLoop], ids: Tensor, targets: Tensor
+    name: str,
+    model: CharLM,
+    contenders: dict[str, CharLM | HandLoop],
+    ids: Tensor,
+    targets: Tensor,
+    products: torch.dtype | None = None,
 ) -> list[Check]:
-    """One Check per contender; raises Unequal for the first that is wrong. `model` holds the weights of all."""
+    """One Check per contender; raises Unequal for the first that is wrong. `model` holds the weights of all.
+
+    With `products` in bfloat16 the truth is the reference's in float32: a layer rounds the factors of no wider numbers.
+    """
+    if products is not None:
+        with torch.autocast("cpu", products):
+            rounded = answers(reference(model, torch.float32), ids, targets)
+            return held_against(name, contenders, rounded, rounded, ids, targets, products)
     dtype = model.head.weight.dtype
     truth, plain = (answers(reference(model, kind), ids, targets) for kind in (torch.float64, dtype))
+    return held_against(name, contenders, truth, plain, ids, targets, None)
+
+
+def held_against(
+    name: str,
+    contenders: dict[str, CharLM | HandLoop],
+    truth: Answers,
+    plain: Answers,
+    ids: Tensor,
+    targets: Tensor,
+    products: torch.dtype | None,
+) -> list[Check]:
     done = []
     for contender, candidate in contenders.items():
         expected, usual = truth, plain
         if isinstance(candidate, HandLoop):
             expected, usual = (as_packed(found, candidate) for found in (truth, plain))
         found = answers(candidate, ids, targets)
-        worst = worst_of(found, expected, usual)
+        worst = worst_of(found, expected, usual, products)
         result = Check(name, contender, ids.shape[1], ids.shape[0], *worst)
         if result.error > result.allowed:
             raise Unequal(
@@ -93,13 +117,16 @@ def check(
     return done
 
 
-def worst_of(found: Answers, truth: Answers, plain: Answers) -> tuple[str, float, float]:
+def worst_of(
+    found: Answers, truth: Answers, plain: Answers, products: torch.dtype | None = None
+) -> tuple[str, float, float]:
     """Name, error and allowance of the answer that uses most of its allowance."""
     if found.keys() != truth.keys():
         raise Unequal(f"answers differ in kind: {', '.join(sorted(found.keys() ^ truth.keys()))}")
     judged = []
     for name, tensor in found.items():
-        judged.append((name, error(tensor, truth[name]), allowed(tensor.dtype, error(plain[name], truth[name]))))
+        limit = allowed(tensor.dtype, error(plain[name], truth[name]), products=products)
+        judged.append((name, error(tensor, truth[name]), limit))
     return max(judged, key=lambda item: item[1] / item[2])
 
 

@@ -23,6 +23,13 @@ def peak_name(n: int) -> str:
     return f"sgemm {n}"
 
 
+def square_product_in_bfloat16(n: int) -> Entry:
+    """The same, of numbers in bfloat16: what torch makes of this CPU's instructions for them, if it has any."""
+    a, b = torch.randn(n, n).bfloat16(), torch.randn(n, n).bfloat16()
+    out = torch.empty(n, n, dtype=torch.bfloat16)
+    return Entry(f"bfloat16 gemm {n}", lambda: torch.mm(a, b, out=out), flops=square_flops(n))
+
+
 def our_product(rows: int) -> Entry:
     """(rows x 420) (420 x 423): one layer's gates at one timestep."""
     a, b = torch.randn(rows, OUR_INNER), torch.randn(OUR_INNER, OUR_OUTER)

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 VOCABULARY = 205
 RECIPE = "modern-gated-lstm"  # whose whole updates are measured
-SECTIONS = ("machine", "train", "forward", "generate", "memory", "minibatch", "updates", "scaling", "sizes")
+SECTIONS = (
+    *("machine", "train", "precision", "forward", "generate"),
+    *("memory", "minibatch", "updates", "scaling", "sizes"),
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Plan:
         (16, 50),
         (100, 100),
     )  # B x T of whole updates: the modern recipes', the paper's
+    precise: tuple[tuple[int, int], ...] = ((16, 50), (100, 100))  # B x T of the section precision
     square: int = 2048  # the matrix product whose rate is called the peak
     rows: tuple[int, ...] = (8, 12, 25, 50, 100)  # of the products of our shape
     memory_bytes: int = 1 << 28  # read to measure the memory's bandwidth

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gfrnn.bench.plan import Plan
+from gfrnn.bench.precision import PRECISIONS
 from gfrnn.bench.sections import RUN, Bench
 from gfrnn.bench.targets import judge
 from gfrnn.ops.doctor import facts
@@ -15,10 +16,12 @@ from gfrnn.training.runlog import commit
 SCHEMA = 1
 
 
-def run(plan: Plan, sections: Sequence[str], say: Callable[[str], None]) -> dict[str, Any]:
+def run(
+    plan: Plan, sections: Sequence[str], say: Callable[[str], None], precisions: tuple[str, ...] = PRECISIONS
+) -> dict[str, Any]:
     """Run the sections in their own order."""
     started, clock = datetime.datetime.now(datetime.UTC), time.monotonic()
-    bench = Bench(plan, say)
+    bench = Bench(plan, say, precisions=precisions)
     if plan.name == "quick":
         bench.notes.append(
             "quick: shorter sequences and fewer rounds than the targets are about; the full bench decides"

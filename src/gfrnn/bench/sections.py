@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gfrnn import ops
-from gfrnn.bench import contenders, generation, machine
+from gfrnn.bench import contenders, generation, machine, precision
 from gfrnn.bench import memory as memory_of
 from gfrnn.bench import updates as whole_updates
 from gfrnn.bench.accounting import bytes_per_character, flops, must_keep, parameters
@@ -33,6 +33,7 @@ class Bench:
     memory: list[dict[str, Any]] = field(default_factory=list)
     bits_per_character: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
+    precisions: tuple[str, ...] = precision.PRECISIONS  # of the section that compares them
 
     def __post_init__(self) -> None:
         missing = {name: ops.BACKENDS[name].why_unavailable() for name in self.plan.backends}
@@ -220,6 +221,7 @@ def sizes(bench: Bench) -> None:
 RUN: dict[str, Callable[[Bench], None]] = {
     "machine": machine_section,
     "train": train,
+    "precision": precision.section,
     "forward": forward,
     "generate": generate,
     "memory": memory,

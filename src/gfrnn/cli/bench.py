@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from gfrnn.bench.plan import FULL, QUICK, SECTIONS, Plan
-from gfrnn.cli.common import available_cores
+from gfrnn.cli.common import add_precision, available_cores
 from gfrnn.cli.options import Parser
 from gfrnn.errors import UsageError
 
@@ -25,6 +25,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--distributed", action="store_true", help="instead: two processes against one, whole updates")
     parser.add_argument("--repeats", type=int, help="rounds of every comparison, however long they take")
     parser.add_argument("--threads", type=int, help="CPU threads [all cores]")
+    add_precision(parser, "both, in the section precision")
     parser.add_argument("--out", type=Path, help="folder to save bench.json and bench.txt (scaling.*) in")
     parser.add_argument("--plot", type=Path, help="draw the results into this file, as .svg and .png")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> int:
     from gfrnn.bench.output import as_text, save
     from gfrnn.bench.run import run
 
-    results = run(plan, args.only or SECTIONS, say=silent if args.quiet else tell)
+    results = run(plan, args.only or SECTIONS, silent if args.quiet else tell, precisions(args.precision))
     print(json.dumps(results, indent=1) if args.json else as_text(results))
     if args.out is not None:
         save(results, args.out)
@@ -59,6 +60,14 @@ def main(argv: list[str]) -> int:
         for path in draw(results, args.plot):
             tell(f"wrote {path}")
     return 0
+
+
+def precisions(asked: str | None) -> tuple[str, ...]:
+    """Those of the section precision."""
+    from gfrnn.bench.precision import PRECISIONS
+    from gfrnn.models.precision import resolve
+
+    return PRECISIONS if asked is None else (resolve(asked),)
 
 
 def distributed_bench(plan: Plan, out: Path | None, as_json: bool, quiet: bool) -> int:

@@ -2,10 +2,12 @@
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Any, Literal
 
 from gfrnn.cli.options import Parser
 from gfrnn.errors import DataError, UsageError
+from gfrnn.names import PRECISIONS
 
 if TYPE_CHECKING:
     from gfrnn.models import CharLM
@@ -44,6 +46,27 @@ def print_report(report: dict[str, Any], as_json: bool) -> None:
 
 def add_device(parser: Parser) -> None:
     parser.add_argument("--device", type=str, default="cpu", help="where the model runs: cpu, cuda, cuda:1, ... [cpu]")
+
+
+def add_precision(parser: Parser, default: str) -> None:
+    parser.add_argument(
+        "--precision",
+        type=Literal[PRECISIONS],
+        help=f"of the factors of matrix products; auto: bfloat16 where the CPU has an instruction for it [{default}]",
+    )
+
+
+def precision_of(asked: str | None, run: str | None, device: str, model: "CharLM | None" = None) -> str:
+    """What was asked for, else, on a CPU, that in which the model was trained; it is said where the two differ."""
+    from gfrnn.models.precision import precisely, resolve, trained_in
+
+    trained = trained_in(run or packaged())
+    chosen = resolve(asked) if asked is not None else trained if device == "cpu" else "float32"
+    if model is not None:
+        precisely(chosen, model)  # what cannot be is refused before anything is said
+    if chosen != trained:
+        print(f"{run or packaged()} was trained with products in {trained}; here in {chosen}", file=sys.stderr)
+    return chosen
 
 
 def load_model(run: str | None, device: str = "cpu") -> "CharLM":

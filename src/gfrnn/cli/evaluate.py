@@ -6,7 +6,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from gfrnn.cli.common import add_device, architecture, load_model, packaged, print_report, set_threads
+from gfrnn.cli.common import (
+    add_device,
+    add_precision,
+    architecture,
+    load_model,
+    packaged,
+    precision_of,
+    print_report,
+    set_threads,
+)
 from gfrnn.cli.options import Namespace, Parser
 from gfrnn.errors import DataError, UsageError
 
@@ -36,6 +45,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="programs: fewer per cell")
     parser.add_argument("--threads", type=int, help="CPU threads [torch's choice]")
     add_device(parser)
+    add_precision(parser, "that of its training")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(argv)
@@ -44,11 +54,12 @@ def main(argv: list[str]) -> int:
         return 0
     if architecture(args.run) == "Seq2Seq":
         refuse_text_options(args)
-        return evaluate_programs(args.run, args.quick, args.json, args.quiet, args.device)
+        return evaluate_programs(args.run, args.quick, args.json, args.quiet, args.device, args.precision)
     if args.quick:
         raise UsageError("--quick is for program models: a text is scored as a whole (--split, --data)")
     quiet = args.quiet or args.json
-    report = evaluate(args.run, args.split, args.data, args.unknown, quiet, args.half, args.device)
+    how = {"half": args.half, "device": args.device, "precision": args.precision}
+    report = evaluate(args.run, args.split, args.data, args.unknown, quiet, **how)
     print_report(report, args.json)
     return 0
 
@@ -88,9 +99,11 @@ def evaluate(
     quiet: bool,
     half: bool = False,
     device: str = "cpu",
+    precision: str | None = None,
 ) -> dict[str, Any]:
     """Score a split of the run's own text, or of another; with `half`, also by the weights stored in 16 bits."""
     from gfrnn.cli.progress import Bar
+    from gfrnn.models.precision import precisely, trained_in
     from gfrnn.tasks.text import corpus
     from gfrnn.tasks.text.score import score_text
 
@@ -110,13 +123,16 @@ def evaluate(
     replaced = model.vocabulary.count_unknown(part) if unknown == "replace" else 0
     name = f"{text.name} ({split})" if split != "all" else text.name
     ids = model.vocabulary.encode(part, name, unknown)
-    with Bar("eval", quiet) as progress:
+    products = precision_of(precision, run, device, model)
+    with Bar("eval", quiet) as progress, precisely(products, model):
         score = score_text(model, ids, tick=lambda done: progress.show_if_due(done, f"{len(ids):,} characters"))
     report = {"text": text.name, "split": split, "bpc": score.bpc, "nats": score.nats, "characters": score.characters}
-    if run is not None and data is None and split != "all":
+    if precision is not None or products != "float32":
+        report["precision"] = products
+    if run is not None and data is None and split != "all" and products == trained_in(run):
         keep_blocks(Path(run), text, split, score)
     if half:
-        with Bar("eval, 16-bit weights", quiet) as progress:
+        with Bar("eval, 16-bit weights", quiet) as progress, precisely(products, model):
             tick = lambda done: progress.show_if_due(done, f"{len(ids):,} characters")  # noqa: E731
             report["bpc_half"] = score_text(model.as_half(), ids, tick=tick).bpc
     if unknown == "replace":
@@ -216,11 +232,15 @@ def paper_number(run: str | None) -> dict[str, Any]:
     return {} if recipe is None or recipe.paper is None or "init" in training else {"paper_bpc": recipe.paper}
 
 
-def evaluate_programs(run: str, quick: bool, as_json: bool, quiet: bool, device: str) -> int:
+def evaluate_programs(
+    run: str, quick: bool, as_json: bool, quiet: bool, device: str, precision: str | None = None
+) -> int:
     from gfrnn.cli.progress import displays
     from gfrnn.tasks.programs.grid import grid_of
 
-    print_grid(grid_of(run, quick=quick, progress=displays(quiet or as_json), again=True, device=device), as_json)
+    shown, chosen = displays(quiet or as_json), precision_of(precision, run, device)
+    report = grid_of(run, quick=quick, progress=shown, again=True, device=device, precision=chosen)
+    print_grid(report, as_json)
     return 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gfrnn.cli.common import add_device, load_model, packaged, set_threads
+from gfrnn.cli.common import add_device, add_precision, load_model, packaged, precision_of, set_threads
 from gfrnn.cli.options import Parser
 from gfrnn.errors import DataError, UsageError
 from gfrnn.report.compare import side_by_side, tag_table, tags
@@ -47,6 +47,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--unknown", type=Literal["refuse", "replace"], default="refuse", help="bytes the model lacks")
     parser.add_argument("--threads", type=int, help="CPU threads [torch's choice]")
     add_device(parser)
+    add_precision(parser, "that of its training")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(argv)
     set_threads(args.threads)
@@ -58,7 +59,7 @@ def main(argv: list[str]) -> int:
         raise UsageError("--compare shows one continuation of each model: leave --samples away")
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
     prompt = prompt_bytes(args.prompt, args.prompt_file)
-    how = {"as_json": args.json, "half": args.half, "device": args.device}
+    how = {"as_json": args.json, "half": args.half, "device": args.device, "precision": args.precision}
     generate(args.run, prompt, args.chars, sampling, args.samples, args.compare, args.unknown, **how)
     return 0
 
@@ -87,14 +88,31 @@ def generate(
     as_json: bool = False,
     half: bool = False,
     device: str = "cpu",
+    precision: str | None = None,
 ) -> None:
     """Print continuations: as they come, several after one another, or two models' side by side."""
-    from gfrnn.models.generation import stream
+    from gfrnn.models.precision import precisely
 
     if compare is not None:
-        compare_models(run, compare, prompt, chars, sampling, unknown, as_json, half, device)
+        compare_models(run, compare, prompt, chars, sampling, unknown, as_json, half, device, precision)
         return
     model = load_model(run, device)
+    with precisely(precision_of(precision, run, device, model), model):
+        write_samples(model, prompt, chars, sampling, samples, unknown, as_json, half)
+
+
+def write_samples(
+    model: "CharLM",
+    prompt: bytes,
+    chars: int,
+    sampling: "Sampling",
+    samples: int,
+    unknown: str,
+    as_json: bool,
+    half: bool,
+) -> None:
+    from gfrnn.models.generation import stream
+
     drawn = stream(model, prompt, chars, sampling, samples, unknown, half)
     replaced = report_replaced(model, prompt)
     if samples == 1 and not as_json:
@@ -160,10 +178,12 @@ def compare_models(
     as_json: bool,
     half: bool = False,
     device: str = "cpu",
+    precision: str | None = None,
 ) -> None:
     import numpy as np
 
     from gfrnn.models.generation import Sampling, stream
+    from gfrnn.models.precision import precisely
 
     names = (Path(run or packaged()).name or str(run), Path(other).name or other)
     if sampling.seed is None:  # the same luck for both
@@ -174,9 +194,10 @@ def compare_models(
     texts = []
     for name in (run, other):
         model = load_model(name, device)
-        drawn = stream(model, prompt, chars, sampling, unknown=unknown, half=half)
-        report_replaced(model, prompt)
-        texts.append(b"".join(byte for (byte,) in drawn).decode("utf-8", "replace"))
+        with precisely(precision_of(precision, name, device, model), model):
+            drawn = stream(model, prompt, chars, sampling, unknown=unknown, half=half)
+            report_replaced(model, prompt)
+            texts.append(b"".join(byte for (byte,) in drawn).decode("utf-8", "replace"))
     both = (texts[0], texts[1])
     whole = (shown + texts[0], shown + texts[1])
     if as_json:

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gfrnn.checks import products
 from gfrnn.layers import GatedFeedback
 from gfrnn.ops import cpu
 
@@ -49,6 +50,8 @@ class TextLoop:
             reasons.append(f"the layer's backend is {layer.backend!r}")
         if any(t.dtype != torch.float32 or t.device.type != "cpu" for t in (*layer.parameters(), *head.parameters())):
             reasons.append("the loop is for float32 on the CPU")
+        if products(head.weight) is not None:
+            reasons.append("the loop has no products in bfloat16")
         return reasons
 
     def _parts(self, state: Any) -> tuple[Tensor, Tensor | None]:

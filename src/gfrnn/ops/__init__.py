@@ -77,4 +77,5 @@ def scan(
 
 def native_facts() -> dict[str, str]:
     """What the compiled op says of itself."""
-    return {} if cpu.why_unavailable() else {"op_instruction_set": cpu.isa()}
+    chosen = {"auto_precision": "bfloat16" if cpu.multiplies_bfloat16() else "float32"}
+    return chosen if cpu.why_unavailable() else {"op_instruction_set": cpu.isa(), **chosen}

@@ -25,7 +25,8 @@ class Matrices(NamedTuple):
 
     def as_factors(self, factor: Callable[[Tensor], Tensor]) -> "Matrices":
         """As products read them (products.py); the bias is no factor."""
-        return Matrices(*(m if m is None or m is self.bias else factor(m) for m in self))  # type: ignore[arg-type]
+        factors = {name: factor(m) for name, m in self._asdict().items() if m is not None and name != "bias"}
+        return self._replace(**factors)
 
 
 class Hearing(NamedTuple):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gfrnn.errors import DataError, UsageError, nearest
+from gfrnn.names import PRECISIONS
 from gfrnn.sections import Section, option
 from gfrnn.tasks import TASKS
 
@@ -79,6 +80,9 @@ class Stage(Limits):
 class RunConfig(Limits):
     """How long, how often, and from which seed."""
 
+    precision: Literal[PRECISIONS] = option(  # type: ignore[valid-type]
+        "float32", "of the factors of matrix products; auto: bfloat16 where the CPU has an instruction for it"
+    )
     seed: int = option(1, "of initial weights, order of the data, and dropout", least=0, most=2**32 - 1)
     validate_every: int = option(0, "updates between validations; 0: about 20 times in the budget", least=0)
     checkpoint_every: int = option(0, "updates between checkpoints; 0: every 5 minutes (and at validations)", least=0)

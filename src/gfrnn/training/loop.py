@@ -35,6 +35,7 @@ from typing import Any
 import torch
 
 from gfrnn.errors import NonFinite
+from gfrnn.models.precision import precisely
 from gfrnn.models.pretrained import Pretrained
 from gfrnn.progress import Progress
 from gfrnn.tasks.world import World, flatten, unflatten
@@ -155,7 +156,8 @@ class Trainer:
         self.state = self.task.carried(self.state, self.seed, self.step, rows)
         batch = self.task.batch(self.seed, self.step, rows).to(self.device)
         optim.seed(self.world.seed(self.seed, self.step), self.device)  # dropout
-        nats, count, state = self.task.loss(self.model, batch, self.state)
+        with precisely(self.config.run.precision, self.model):
+            nats, count, state = self.task.loss(self.model, batch, self.state)
         symbols, total = self.world.total(count, float(nats.detach()))
         (nats / symbols).backward()
         self.world.sum_gradients(self.parameters)
@@ -232,7 +234,7 @@ class Trainer:
         counters, task = self.counters, self.task
         began = time.monotonic()
         try:
-            with self.averages.inside(self.model):
+            with self.averages.inside(self.model), precisely(self.config.run.precision, self.model):
                 metrics = task.validate(self.model, False, self.tick, self.world)
         except Stop:
             return

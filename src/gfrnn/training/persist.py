@@ -110,7 +110,8 @@ def origin(trainer: "Trainer") -> dict[str, Any]:
     """By which recipe, and from which saved model if from one."""
     init = trainer.config.init
     started = {} if init is None else {"init": {"model": init.model, "sha256": init.sha256}}
-    return {"recipe": trainer.config.recipe, **started}
+    precision = trainer.config.run.precision
+    return {"recipe": trainer.config.recipe, **started, **({} if precision == "float32" else {"precision": precision})}
 
 
 def mend_best(trainer: "Trainer") -> None:

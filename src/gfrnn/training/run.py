@@ -13,6 +13,7 @@ import torch
 import gfrnn
 from gfrnn.errors import DataError, NonFinite, UsageError
 from gfrnn.models.device import find_device
+from gfrnn.models.precision import precisely, resolve
 from gfrnn.progress import Progress
 from gfrnn.storage.run_folder import BEST, CONFIG, METRICS, MODEL, has_file
 from gfrnn.tasks.world import World
@@ -163,7 +164,8 @@ def announce(trainer: Trainer, fresh: bool, shorter: str = "") -> None:
         trainer.progress.say(plan(trainer, shorter))
         return
     if not trainer.finished:
-        log.write("resume", trainer.step, environment=environment(trainer.device), **together)
+        precision = trainer.config.run.precision
+        log.write("resume", trainer.step, environment=environment(trainer.device), precision=precision, **together)
         trainer.progress.say(f"{run}: continuing at update {trainer.step}")
     else:  # a crash may have come between the last checkpoint and the removal of old ones
         trainer.checkpoints.prune(trainer.step, trainer.counters.best_step)
@@ -210,6 +212,9 @@ def settle(
         if extend:
             raise UsageError(f"--extend: {out} holds no run that could go on")
         # Nothing there, or stopped before anything was learnt.
+        if config.run.precision == "auto":
+            config = config.replace(precision=resolve("auto"))
+            progress.say(f"--precision auto: products in {config.run.precision}")
         if init is None:
             return config
         config, changes = starts.adopt(config, init, given)
@@ -224,6 +229,8 @@ def settle(
         raise UsageError(f"{out} was started as {stored.recipe}, not {config.recipe}: choose another --out")
     if init is not None:
         starts.check_same(stored.init, init, out)
+    if config.run.precision == "auto":  # was decided when the run was started
+        given = given - {"precision"}
     old, new = stored.options, config.options
     compared = set(new) if stored.recipe != config.recipe else given
     changed = {key for key in compared & set(new) if old[key] != new[key]}
@@ -234,6 +241,8 @@ def settle(
     if changed & set(BUDGET) and not extend:
         how = "--extend gives it a larger one when it is finished"
         progress.warn(f"{out}: keeping the budget this run has ({stored.run.words}); {how}")
+    if "precision" in changed & given:
+        progress.warn(f"{out}: products were in {old['precision']} so far, from here on in {new['precision']}")
     return stored.replace(**{key: new[key] for key in changed & FREE & given})
 
 
@@ -260,7 +269,8 @@ def summary(trainer: Trainer, already_done: bool) -> dict[str, Any]:
         best = type(trainer.model).from_pretrained(out) if world.first else task.build_model(trainer.seed)
         best.to(trainer.device)
         world.spread(best)
-        metrics = task.validate(best, True, lambda: None, world)
+        with precisely(trainer.config.run.precision, best):
+            metrics = task.validate(best, True, lambda: None, world)
         result |= {task.metric: metrics[task.metric], "validated_all": True}
         if world.first and all((r["kind"], r["step"]) != ("final", trainer.step) for r in read_metrics(out)):
             trainer.log.write("final", trainer.step, **metrics)

@@ -99,6 +99,11 @@ def isa() -> str:
     return name
 
 
+def multiplies_bfloat16() -> bool:
+    """Whether this CPU has an instruction for products in bfloat16, and the op uses it."""
+    return not _MISSING and isa() == "avx512_bf16"
+
+
 def scan(call: Call) -> Scanned:
     spec, state, lengths, masks = call.spec, call.state, call.lengths, call.dropout_masks
     x = call.x if call.x.is_floating_point() else call.x.to(torch.int64)

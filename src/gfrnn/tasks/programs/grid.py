@@ -15,6 +15,7 @@ from gfrnn.equations import WIRINGS
 from gfrnn.errors import DataError
 from gfrnn.layers import LAYERS
 from gfrnn.models.device import find_device
+from gfrnn.models.precision import precisely, trained_in
 from gfrnn.models.pretrained import find
 from gfrnn.models.seq2seq import Seq2Seq
 from gfrnn.progress import LOG, Progress
@@ -106,11 +107,13 @@ def grid_of(
     progress: Callable[[str], Progress] = Progress,
     again: bool = False,
     device: str = "cpu",
+    precision: str | None = None,
 ) -> dict[str, Any]:
     """The report of a run's best model: the one kept in the run folder if it is of this model, else a new one.
 
     Of a run that is published without its weights, the report kept there is all there is. The test programs have
-    literals of the kind that the model was trained on.
+    literals of the kind that the model was trained on. `precision` of the products: unless told otherwise, as trained;
+    a report in another is not kept.
 
     >>> grid_of("no/such/run")
     Traceback (most recent call last):
@@ -128,13 +131,15 @@ def grid_of(
         report = read_report(kept)
         if report["model_sha256"] == model_sha256:
             return {**report, "model": identity, "updates": updates}
-    started = time.monotonic()
-    with progress("eval") as bar:
+    started, trained = time.monotonic(), trained_in(run) if device == "cpu" else "float32"
+    products = precision or trained
+    with progress("eval") as bar, precisely(products, model):
         per_cell = PER_CELL_QUICK if quick else PER_CELL
         grid = evaluate_grid(model, per_cell, lambda done: bar.show_if_due(done, ""), literals)
     seconds = round(time.monotonic() - started, 1)
     report = {"model": identity, "model_sha256": model_sha256, "updates": updates, "seconds": seconds, **grid}
-    if (Path(run) / CONFIG).exists():
+    report |= {} if products == "float32" else {"precision": products}
+    if (Path(run) / CONFIG).exists() and products == trained:
         keep(kept, (json.dumps(report, indent=1) + "\n").encode())
     return report
 

@@ -1,0 +1,86 @@
+"""Products in float32 and in bfloat16, side by side: ours, and torch's own layer of equal parameters under autocast."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from gfrnn.bench import contenders, machine
+from gfrnn.bench.accounting import flops
+from gfrnn.bench.clock import Entry
+from gfrnn.bench.contenders import batch, build, count, equal_parameters, our_model
+from gfrnn.bench.equality import check
+from gfrnn.bench.plan import Size
+from gfrnn.models.char_lm import CharLM
+
+if TYPE_CHECKING:
+    from gfrnn.bench.sections import Bench
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+def under_autocast(model: nn.Module, ids: Tensor, targets: Tensor) -> None:
+    """A training step as torch teaches it: the cost under autocast, the backward outside."""
+    model.zero_grad(set_to_none=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = contenders.cost(model, ids, targets)
+    loss.backward()
+
+
+ACTIONS: dict[str, Callable[[nn.Module, Tensor, Tensor], None]] = {
+    "float32": contenders.train_step,
+    "bfloat16": under_autocast,
+}
+
+
+def why_not(model: nn.Module, precision: str) -> str:
+    """What torch says where it cannot run a layer in this precision on this CPU; nothing, if it can."""
+    try:
+        ACTIONS[precision](model, *batch(2, 2))
+    except RuntimeError as error:
+        return str(error).split(". ")[0]
+    return ""
+
+
+def entries(size: Size, runs: Sequence[tuple[str, str]], rows: int, steps: int) -> list[Entry]:
+    """Contenders and precisions, each pair an entry; those of one contender share a model."""
+    ids, targets = batch(rows, steps)
+    models = {name: build(name, size) for name, _ in runs}
+    found = []
+    for name, precision in runs:
+        model = models[name]
+        operations = flops(size, rows * steps, training=True) if isinstance(model, CharLM) else 0.0
+        run = lambda action=ACTIONS[precision], model=model: action(model, ids, targets)  # noqa: E731
+        found.append(Entry(f"{name} {precision}", run, rows * steps, operations, parameters=count(model)))
+    return found
+
+
+def section(bench: "Bench") -> None:
+    """Training steps in both precisions, on one thread and on all; beside them the machine's rates of products."""
+    all_threads = torch.get_num_threads()
+    asked = bench.precisions
+    for size in bench.plan.trained:
+        model, names = our_model(size), [bench.ours, equal_parameters(size)]
+        for rows, steps in bench.plan.precise:
+            few = max(2, min(steps, int(bench.plan.check_flops / flops(size, rows, training=True))))
+            products = {"float32": None, "bfloat16": torch.bfloat16}
+            for precision in asked:
+                name = f"{bench.ours} {precision}"
+                bench.say(f"checking {name} of {size} against the reference, {rows} rows x {few} steps")
+                ours = our_model(size, bench.ours)
+                bench.checks += check(str(size), model, {name: ours}, *batch(rows, few), products[precision])
+            runs = [(name, precision) for name in names for precision in asked]
+            missing = {pair: why_not(build(pair[0], size), pair[1]) for pair in runs}
+            for (name, precision), why in missing.items():
+                note = f"{name} {precision} is not measured: {why}"
+                bench.notes += [note] if why and note not in bench.notes else []
+            runs = [pair for pair in runs if not missing[pair]]
+            for threads in sorted({1, all_threads}):
+                torch.set_num_threads(threads)
+                competing = entries(size, runs, rows, steps)
+                competing += [machine.square_product(bench.plan.square)]
+                competing += [machine.square_product_in_bfloat16(bench.plan.square)] * ("bfloat16" in asked)
+                where = f"{size}, {rows} x {steps}, {threads} thread{'s' * (threads > 1)}"
+                bench.time("precision", where, competing, rows=rows, steps=steps, threads=threads)
+            torch.set_num_threads(all_threads)
