@@ -5,6 +5,7 @@ from dataclasses import dataclass
 VOCABULARY = 205
 RECIPE = "modern-gated-lstm"  # whose whole updates are measured
 SECTIONS = ("machine", "train", "forward", "generate", "memory", "minibatch", "updates", "scaling", "sizes")
+LEARNERS = ("gf-lstm", "lstm", "mingru", "transformer")  # of --learning, see learning/contenders.py
 
 
 @dataclass(frozen=True)
