@@ -83,7 +83,7 @@ def squares_by_hand(model: CharLM, texts: list[np.ndarray], block: int) -> dict[
 def test_it_is_the_loop_written_by_hand(settings: Settings, model: CharLM) -> None:
     text = TEXT[:330]
     before = copy.deepcopy(model.state_dict())
-    texts = [TEXT[:251], TEXT[700:]]
+    texts = [TEXT[:200], TEXT[200:330]]
     expected_squares = squares_by_hand(model, texts, settings.block) if settings.rule == "rms" else None
     squares = None
     if expected_squares is not None:
@@ -93,9 +93,8 @@ def test_it_is_the_loop_written_by_hand(settings: Settings, model: CharLM) -> No
     score = score_dynamically(model, model.vocabulary.encode(text), settings, squares)
     static = score_text(model, model.vocabulary.encode(text), streams=1, warmup=0)
     gain = static.bits - sum(by_hand(model, text, settings, expected_squares))
-    assert gain > 3.0  # fresh weights have everything to learn
-    assert static.bits - score.bits == pytest.approx(gain, rel=1e-2)
-    assert score.bits == pytest.approx(static.bits - gain, rel=1e-5)
+    assert gain > 2.0  # fresh weights have everything to learn
+    assert static.bits - score.bits == pytest.approx(gain, rel=1e-4)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
@@ -105,6 +104,13 @@ def test_without_a_learning_rate_it_is_the_static_score(model: CharLM) -> None:
     found = score_dynamically(model, ids, Settings("sgd", 0.0, 33, 0.5))
     assert found.blocks == pytest.approx(static.blocks, rel=1e-6)
     assert found.characters == static.characters == len(TEXT)
+
+
+def test_without_the_op_it_is_the_same_but_for_rounding(model: CharLM) -> None:
+    ids, settings = model.vocabulary.encode(TEXT[:400]), Settings("sgd", 0.5, 50)
+    fast = score_dynamically(model, ids, settings)
+    model.layer.backend = "manual"
+    assert score_dynamically(model, ids, settings).bits == pytest.approx(fast.bits, rel=1e-6)
 
 
 def test_it_repeats_to_the_bit_and_reports_its_progress(model: CharLM) -> None:
