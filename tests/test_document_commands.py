@@ -162,6 +162,10 @@ def made_quick(command: Command, trained: dict[str, str], folder: Path) -> list[
         words += ["--updates", "4"] if "--extend" in words else []
     elif verb == "eval":
         words += ["--data", trained["text"]]
+        if "--dynamic" in words and "--learning-rate" not in words:
+            # Chosen quickly, or given where an earlier command has chosen.
+            words += ["--rule", "sgd", "--limit", "60"]
+            words += [] if "--choose" in words else ["--learning-rate", "0.1"]
     elif verb == "generate":
         words += ["--chars", "20"]
     elif verb == "programs":

@@ -8,6 +8,7 @@ SECTIONS = (
     *("machine", "train", "precision", "forward", "generate"),
     *("memory", "minibatch", "updates", "scaling", "sizes"),
 )
+LEARNERS = ("gf-lstm", "lstm", "mingru", "transformer")  # of --learning, see learning/contenders.py
 
 
 @dataclass(frozen=True)

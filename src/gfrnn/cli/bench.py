@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from gfrnn.bench.plan import FULL, QUICK, SECTIONS, Plan
+from gfrnn.bench.plan import FULL, LEARNERS, QUICK, SECTIONS, Plan
 from gfrnn.cli.common import add_precision, available_cores
-from gfrnn.cli.options import Parser
+from gfrnn.cli.options import Namespace, Parser
 from gfrnn.errors import UsageError
 
 
@@ -23,6 +23,18 @@ def main(argv: list[str]) -> int:
         "--only", nargs="+", type=Literal[SECTIONS], metavar="NAME", help=f"these sections: {', '.join(SECTIONS)}"
     )
     parser.add_argument("--distributed", action="store_true", help="instead: two processes against one, whole updates")
+    parser.add_argument(
+        "--learning",
+        action="store_true",
+        help="instead: what one would pick otherwise (nn.LSTM, minGRU, a transformer) learns beside ours, with as many "
+        "parameters and minutes; with --out what is done stays done, and the same command goes on",
+    )
+    parser.add_argument("--minutes", type=float, help="learning: of updates for each model, on one thread [30]")
+    parser.add_argument("--search-minutes", type=float, help="learning: for each learning rate [a tenth of --minutes]")
+    parser.add_argument(
+        "--models", nargs="+", type=Literal[LEARNERS], metavar="NAME", help=f"learning: these: {', '.join(LEARNERS)}"
+    )
+    parser.add_argument("--data", type=str, help="learning: the text [as gfrnn train]")
     parser.add_argument("--repeats", type=int, help="rounds of every comparison, however long they take")
     parser.add_argument("--threads", type=int, help="CPU threads [all cores]")
     add_precision(parser, "both, in the section precision")
@@ -31,6 +43,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.add_argument("--json", action="store_true", help="print JSON: everything measured, and the environment")
     args = parser.parse_args(argv)
+    refuse_mixtures(args)
     plan = plan_of(args.quick, args.repeats)
     if args.threads is not None and args.threads < 1:
         raise UsageError(f"--threads must be at least 1, got {args.threads}")
@@ -40,9 +53,9 @@ def main(argv: list[str]) -> int:
         require_matplotlib()
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
+    if args.learning:
+        return learning_bench(args)
     if args.distributed:
-        if args.only or args.plot or args.threads:
-            raise UsageError("--distributed is a bench of its own: no --only, --plot or --threads with it")
         return distributed_bench(plan, args.out, args.json, args.quiet)
     import torch
 
@@ -68,6 +81,46 @@ def precisions(asked: str | None) -> tuple[str, ...]:
     from gfrnn.models.precision import resolve
 
     return PRECISIONS if asked is None else (resolve(asked),)
+
+
+def refuse_mixtures(args: Namespace) -> None:
+    if args.distributed and (args.only or args.plot or args.threads):
+        raise UsageError("--distributed is a bench of its own: no --only, --plot or --threads with it")
+    if args.learning and (args.only or args.plot or args.distributed or args.repeats or args.quick):
+        raise UsageError(
+            "--learning is a bench of its own: no --only, --plot, --distributed, --repeats or --quick with it"
+        )
+    for name in ("minutes", "search_minutes", "models", "data"):
+        if getattr(args, name) is not None and not args.learning:
+            raise UsageError(f"--{name.replace('_', '-')} is for the models that learn: add --learning")
+    for name in ("minutes", "search_minutes"):
+        value = getattr(args, name)
+        if value is not None and not 0 < value <= 100_000:
+            raise UsageError(f"--{name.replace('_', '-')} must be above 0, got {value:g}")
+
+
+def learning_bench(args: Namespace) -> int:
+    import torch
+
+    from gfrnn.bench.learning.contenders import CONTENDERS
+    from gfrnn.bench.learning.output import as_markdown, race_all
+    from gfrnn.bench.learning.race import Race
+    from gfrnn.cli.progress import displays
+    from gfrnn.models.vocabulary import Vocabulary
+    from gfrnn.tasks.text import corpus
+
+    torch.set_num_threads(args.threads or 1)
+    minutes = Race.minutes if args.minutes is None else args.minutes
+    race = Race(minutes, minutes / 10 if args.search_minutes is None else args.search_minutes)
+    text = corpus.load(args.data)
+    if text.fallback:
+        tell(corpus.EXCERPT_NOTE)
+    chosen = [contender for contender in CONTENDERS if contender.name in (args.models or LEARNERS)]
+    symbols = lambda part: Vocabulary().encode(part, text.name)  # noqa: E731
+    progress = displays(args.quiet or args.json)
+    results = race_all(chosen, text, symbols, race, torch.get_num_threads(), args.out, progress)
+    print(json.dumps(results, indent=1) if args.json else as_markdown(results), end="\n" if args.json else "")
+    return 0
 
 
 def distributed_bench(plan: Plan, out: Path | None, as_json: bool, quiet: bool) -> int:

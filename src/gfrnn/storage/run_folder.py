@@ -7,6 +7,7 @@ CHECKPOINTS, LATEST, LOCK = "checkpoints", "LATEST", "lock"
 BEST, BEST_PART, BEST_OLD = "best", "best.tmp", "best.old"
 STDERR = "stderr.txt"  # what the processes said that a campaign trained and evaluated the run with
 GRID, GRID_QUICK = "grid.json", "grid-quick.json"  # accuracies of a program model, kept beside it
+DYNAMIC = "dynamic.json"  # values chosen for dynamic evaluation, see tasks/text/dynamic_choice.py
 
 MODEL, MODEL_CONFIG = "model.safetensors", "config.json"
 MODEL_FILES = (MODEL, MODEL_CONFIG)
@@ -15,9 +16,9 @@ TRAINING, TRAINING_STATE = "train.safetensors", "train.json"
 CHECKPOINT_FILES = (*MODEL_FILES, TRAINING, TRAINING_STATE)
 
 
-def blocks_name(split: str) -> str:
+def blocks_name(split: str, dynamic: bool = False) -> str:
     """The code lengths of a split's blocks, see tasks/text/blocks.py."""
-    return f"blocks-{split}.safetensors"
+    return f"blocks-{split}{'-dynamic' if dynamic else ''}.safetensors"
 
 
 def model_inside(folder: Path) -> Path | None:

@@ -1,7 +1,8 @@
 """The code length of every block of a split, kept beside the model that was scored: blocks-test.safetensors.
 
 Two runs that keep it can be compared later, block by block, without running either. The file's header says what was
-scored by what: the checksums of text and model, the split, the characters, and a checksum of all that.
+scored by what: the checksums of text and model, the split, the characters, and a checksum of all that. What the
+split cost a model that went on learning (dynamic.py) is in a file of its own: blocks-test-dynamic.safetensors.
 """
 
 from __future__ import annotations
@@ -36,6 +37,13 @@ class Origin:
 
 
 @dataclass(frozen=True)
+class DynamicOrigin(Origin):
+    """The same, and how the model went on learning: the settings in JSON."""
+
+    settings: str = ""
+
+
+@dataclass(frozen=True)
 class Blocks:
     """Bits of every 1,000 characters (`bits`, float64) of one split by one model."""
 
@@ -59,6 +67,10 @@ class Blocks:
         if mine != others:
             said = " and ".join(f"sha256 {sha256[:16]} ({split}, {count:,})" for sha256, split, count in (mine, others))
             raise DataError(f"two runs were scored on different texts, {said}: they cannot be compared")
+        if type(self.origin) is not type(other.origin):
+            raise DataError(
+                "one run was scored as it was trained, the other while it went on learning: they cannot be compared"
+            )
 
 
 def checksum(origin: Origin, bits: np.ndarray) -> str:
@@ -70,25 +82,24 @@ def checksum(origin: Origin, bits: np.ndarray) -> str:
 def keep(run: Path, origin: Origin, score: Score) -> Path:
     """Write the blocks of a split into a run folder."""
     about = {name: str(value) for name, value in asdict(origin).items()}
-    path = run / blocks_name(origin.split)
+    path = run / blocks_name(origin.split, isinstance(origin, DynamicOrigin))
     content = {"bits": np.ascontiguousarray(score.blocks)}
     replace_file(path, safetensors.numpy.save(content, {**about, "sha256": checksum(origin, score.blocks)}))
     return path
 
 
-def read(run: Path, split: str) -> Blocks:
+def read(run: Path, split: str, dynamic: bool = False) -> Blocks:
     """The blocks kept in a run folder; a DataError says that there are none, or what is wrong with them."""
-    path = run / blocks_name(split)
+    path, kind = run / blocks_name(split, dynamic), DynamicOrigin if dynamic else Origin
     if not path.exists():
-        raise DataError(
-            f"{run} keeps no code lengths of its {split} split: `gfrnn eval {run} --split {split}` makes them"
-        )
+        command = f"gfrnn eval {run}{' --dynamic' if dynamic else ''} --split {split}"
+        raise DataError(f"{run} keeps no code lengths of its {split} split: `{command}` makes them")
     content = read_small(path, LIMIT)
     try:
         about = header(content)
         bits = safetensors.numpy.load(content)["bits"]
         numbers = {"characters": int(about["characters"])}
-        origin = Origin(**{name: numbers.get(name, about[name]) for name in Origin.__dataclass_fields__})
+        origin = kind(**{name: numbers.get(name, about[name]) for name in kind.__dataclass_fields__})
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
     whole = bits.dtype == np.float64 and bits.ndim == 1 and len(bits) == -(-origin.characters // BLOCK) > 0

@@ -1,0 +1,185 @@
+"""Equal parameters, equal minutes, one text: every contender looks for its learning rate, learns, and is scored.
+
+Only time spent on updates counts; validating is free. What is done is kept, so that the same command goes on with
+the next contender.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gfrnn.bench.learning.contenders import Contender
+
+WARMUP_UPDATES, CLIP, BETAS = 100, 1.0, (0.9, 0.99)
+STREAMS, WARM, CHUNK = 64, 1000, 100  # in scoring: texts side by side, characters read before each, steps at a time
+
+
+@dataclass(frozen=True)
+class Race:
+    """The same for every contender."""
+
+    minutes: float = 30.0
+    search_minutes: float = 3.0  # for each learning rate tried
+    rates: tuple[float, ...] = (1e-3, 3e-3, 9e-3)
+    points: int = 10  # of the learning curve
+    curve_characters: int = 100_000  # of the validation split: for the curve, and to choose the learning rate
+    final_characters: int = 1_000_000  # at the end
+    seed: int = 1
+
+
+def batches(text: np.ndarray, rows: int, length: int, seed: int) -> Iterator[Tensor]:
+    """Symbols (length + 1, rows): every row reads on where it stopped, from a start of its own."""
+    starts = int(np.random.default_rng(seed).integers(len(text))) + np.arange(rows) * (len(text) // rows)
+    offsets, step = np.arange(length + 1)[:, None], 0
+    while True:
+        yield torch.from_numpy(text[(starts + step * length + offsets) % len(text)].astype(np.int64))
+        step += 1
+
+
+@torch.no_grad()
+def bits_per_character(model: nn.Module, contender: Contender, ids: np.ndarray) -> float:
+    """Of every symbol of `ids` but the first, each once.
+
+    With carried state: STREAMS parts side by side, each after the WARM characters before it. With a context: windows
+    that overlap by half, of which the second half is scored (of the very first window, all).
+    """
+    was_training = model.training
+    model.eval()
+    bits = windowed(model, contender.context, ids) if contender.context else carried(model, ids)
+    model.train(was_training)
+    return bits / math.log(2) / (len(ids) - 1)
+
+
+def carried(model: nn.Module, ids: np.ndarray) -> float:
+    """Nats of all symbols but the first, by a model that carries its state."""
+    pairs = len(ids) - 1
+    streams = max(1, min(STREAMS, pairs // (4 * WARM)))
+    part = -(-pairs // streams)
+    starts, total, state = np.arange(streams) * part, 0.0, None
+    first = -WARM if streams > 1 else 0
+    for low in range(first, part, CHUNK):
+        steps = np.arange(low, min(low + CHUNK, part) + 1)[:, None]
+        index = starts + steps
+        window = torch.from_numpy(ids[index.clip(0, pairs)].astype(np.int64))
+        nats, state = model.nats(window[:-1], window[1:], state)  # type: ignore[operator]
+        counts = (steps[:-1] >= 0) & (index[:-1] < np.minimum(starts + part, pairs))
+        total += float(nats.double().numpy()[counts].sum())
+    return total
+
+
+def windowed(model: nn.Module, context: int, ids: np.ndarray) -> float:
+    """Nats of all symbols but the first, by a model that sees a window."""
+    pairs, half = len(ids) - 1, context // 2
+    starts, total = np.arange(0, max(1, pairs - half), half), 0.0
+    for group in np.split(starts, range(STREAMS, len(starts), STREAMS)):
+        index = group + np.arange(context + 1)[:, None]
+        window = torch.from_numpy(ids[index.clip(0, pairs)].astype(np.int64))
+        nats, _ = model.nats(window[:-1], window[1:])  # type: ignore[operator]
+        fresh = (np.arange(context)[:, None] >= half) | (group == 0)
+        total += float(nats.double().numpy()[fresh & (index[:-1] < pairs)].sum())
+    return total
+
+
+def learn(
+    contender: Contender,
+    texts: tuple[np.ndarray, np.ndarray],
+    race: Race,
+    rate: float,
+    minutes: float,
+    points: int,
+    tick: Callable[[float], None],
+) -> dict[str, Any]:
+    """Train on texts[0] for so many minutes of updates, the rate falling to 0; score the beginning of texts[1]."""
+    torch.manual_seed(race.seed)
+    model = contender.build()
+    optimizer = torch.optim.Adam(model.parameters(), rate, BETAS, fused=True)
+    spent, updates, state = 0.0, 0, None
+    curve: list[dict[str, float]] = []
+    each = contender.rows * contender.length
+    for window in batches(texts[0], contender.rows, contender.length, race.seed):
+        started = time.perf_counter()
+        used = min(1.0, spent / (60 * minutes))
+        optimizer.param_groups[0]["lr"] = rate * (1 - used) * min(1.0, (updates + 1) / WARMUP_UPDATES)
+        nats, state = model.nats(window[:-1], window[1:], state)  # type: ignore[operator]
+        optimizer.zero_grad()
+        nats.mean().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        state = detached(state)
+        updates += 1
+        spent += time.perf_counter() - started
+        over = spent >= 60 * minutes
+        if over or spent >= 60 * minutes * (len(curve) + 1) / points:
+            bpc = bits_per_character(model, contender, texts[1][: race.curve_characters])
+            curve.append({"minutes": spent / 60, "characters": updates * each, "bpc": bpc})
+        tick(min(1.0, spent / (60 * minutes)))
+        if over or not math.isfinite(curve[-1]["bpc"] if curve else 0.0):
+            break
+    bpc = curve[-1]["bpc"]
+    if points > 1 and math.isfinite(bpc):
+        bpc = bits_per_character(model, contender, texts[1][: race.final_characters])
+    return {
+        "learning_rate": rate,
+        "bpc": bpc if math.isfinite(bpc) else None,
+        "updates": updates,
+        "characters": updates * each,
+        "characters_per_second": updates * each / spent,
+        "curve": [point for point in curve if math.isfinite(point["bpc"])],
+    }
+
+
+def detached(state: Any) -> Any:
+    """The same state, without what led to it."""
+    if isinstance(state, Tensor):
+        return state.detach()
+    return None if state is None else type(state)(detached(part) for part in state)
+
+
+def run(
+    contender: Contender,
+    texts: tuple[np.ndarray, np.ndarray],
+    race: Race,
+    progress: Callable[[str], Any],
+    kept: dict[str, Any] | None = None,
+    keep: Callable[[dict[str, Any]], None] = lambda result: None,
+) -> dict[str, Any]:
+    """One contender: the learning rates, then the run with the best. `kept` is what an earlier start came to."""
+    result = kept or {
+        "name": contender.name,
+        "about": contender.about,
+        "parameters": sum(parameter.numel() for parameter in contender.build().parameters()),
+        "rows": contender.rows,
+        "length": contender.length,
+        "sees": contender.sees,
+        "search": [],
+    }
+    words = f"{result['parameters']:,} parameters"
+
+    def trained(rate: float, minutes: float, points: int) -> dict[str, Any]:
+        with progress(f"{contender.name} {rate:g}") as bar:
+            return learn(contender, texts, race, rate, minutes, points, lambda done: bar.show_if_due(done, words))
+
+    for rate in race.rates[len(result["search"]) :] if len(race.rates) > 1 else ():
+        found = trained(rate, race.search_minutes, 1)
+        result["search"].append({"learning_rate": rate, "bpc": found["bpc"], "characters": found["characters"]})
+        keep(result)
+    if "bpc" not in result:
+        result |= trained(best_rate(result["search"], race.rates), race.minutes, race.points)
+        keep(result)
+    return result
+
+
+def best_rate(search: Sequence[dict[str, Any]], rates: Sequence[float]) -> float:
+    """That of the lowest cost; the smallest if none came through."""
+    found = [trial for trial in search if trial["bpc"] is not None]
+    return float(min(found, key=lambda trial: trial["bpc"])["learning_rate"]) if found else min(rates)
+
+
+def described(race: Race) -> dict[str, Any]:
+    return {**asdict(race), "rates": list(race.rates)}
