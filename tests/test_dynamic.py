@@ -316,6 +316,7 @@ def test_weights_of_16_bits_and_a_report_for_people(tmp_path: Path, capsys: Capt
         (("--dynamic", "--choose", "--split", "test"), "values are chosen on the validation split, never on another"),
         (("--dynamic", "--decay", "0.1"), "--decay wants --learning-rate with it"),
         (("--dynamic", "--half"), "--half is for the model as it is"),
+        (("--dynamic", "--precision", "bfloat16"), "dynamic evaluation is in float32"),
         (("--dynamic", "--learning-rate", "0.1", "--split", "all"), "take --rule sgd"),
         (("--dynamic", "--learning-rate", "-1"), "must be 0 or more"),
         (("--limit", "1"), "--limit must be at least 2"),

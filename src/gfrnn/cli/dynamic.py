@@ -61,6 +61,8 @@ def check(args: Namespace) -> None:
         return
     if args.half:
         raise UsageError("--half is for the model as it is: dynamic evaluation is in float32")
+    if args.precision not in (None, "float32"):
+        raise UsageError(f"--precision {args.precision} is for the model as it is: dynamic evaluation is in float32")
     if args.choose and args.split not in (None, "valid"):
         raise UsageError(f"values are chosen on the validation split, never on another: no --split {args.split} here")
     if given and not args.choose and args.learning_rate is None:
