@@ -111,10 +111,16 @@ def test_a_race_is_run_kept_and_continued(tmp_path: Path, monkeypatch: pytest.Mo
         assert [trial["learning_rate"] for trial in found["search"]] == [1e-3, 3e-3]
         assert found["learning_rate"] in (1e-3, 3e-3) and 4 < found["bpc"] < 9
         assert found["characters"] == found["updates"] * contender.rows * contender.length > 0
-        assert 1 <= len(found["curve"]) <= 3 and found["curve"][-1]["minutes"] >= TINY.minutes
+        points = [point["point"] for point in found["curve"]]
+        assert points in ([2], [1, 2]) and found["curve"][-1]["minutes"] >= TINY.minutes
     assert json.loads((tmp_path / NUMBERS).read_text())["contenders"] == results["contenders"]
     table = (tmp_path / TABLE).read_text()
     assert table == as_markdown(results)
+    assert "the first 200 characters" in table and "the first 90 characters" in table
+    longer = {**results, "race": {**results["race"], "final_characters": 10_000}, "valid_characters": 400}
+    assert "the first 400 characters" in as_markdown(longer)
+    skipped = {**results["contenders"]["lstm"], "curve": [{"point": 2, "minutes": 1.0, "characters": 5, "bpc": 3.0}]}
+    assert "| lstm |  | 3.000 |" in as_markdown({**results, "contenders": {"lstm": skipped}})
     assert "8 to 16 characters" in table and table.count("everything: state carried on") == 3
 
     del results["contenders"]["mingru"]["bpc"], results["contenders"]["lstm"]

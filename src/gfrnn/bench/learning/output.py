@@ -38,6 +38,7 @@ def race_all(
         "text_sha256": text.sha256,
         "threads": threads,
         "race": described(race),
+        "valid_characters": len(text.split("valid")),
         "environment": facts(),
         "commit": commit(),
     }
@@ -74,11 +75,14 @@ def as_markdown(results: dict[str, Any]) -> str:
     """The table, what it is a table of, and the curves."""
     race = results["race"]
     done = [result for result in results["contenders"].values() if "bpc" in result]
+    scored, glimpsed = (
+        min(race[name], results["valid_characters"]) for name in ("final_characters", "curve_characters")
+    )
     rates = ", ".join(f"{rate:g}" for rate in race["rates"])
     lines = [
         f"{race['minutes']:g} minutes of updates each, threads: {results['threads']}, after {race['search_minutes']:g} "
         f"for each learning rate tried ({rates}); {results['text']}, Adam, rate falling to 0, seed {race['seed']}. "
-        f"BPC: the first {race['final_characters']:,} characters of the validation split, the same for all. "
+        f"BPC: the first {scored:,} characters of the validation split, the same for all. "
         f"CPU: {results['environment'].get('cpu', 'unknown')}.",
         "",
         f"| {' | '.join(COLUMNS)} |",
@@ -90,11 +94,11 @@ def as_markdown(results: dict[str, Any]) -> str:
         speed, seen = f"{result['characters_per_second']:,.0f}", f"{result['characters'] / 1e6:.2f} M"
         cells = (result["about"], f"{result['parameters']:,}", minibatch, rate, speed, seen, result["sees"], bpc)
         lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", f"BPC on the first {race['curve_characters']:,} characters of the validation split, by minutes:", ""]
+    lines += ["", f"BPC on the first {glimpsed:,} characters of the validation split, by minutes:", ""]
     points = race["points"]
     minutes = [race["minutes"] * (k + 1) / points for k in range(points)]
     lines += [f"| minutes | {' | '.join(f'{minute:.3g}' for minute in minutes)} |", "|---" * (points + 1) + "|"]
     for result in done:
-        curve = [f"{point['bpc']:.3f}" for point in result["curve"]][:points]
-        lines.append(f"| {result['name']} | {' | '.join(curve + [''] * (points - len(curve)))} |")
+        curve = {point["point"]: f"{point['bpc']:.3f}" for point in result["curve"]}
+        lines.append(f"| {result['name']} | {' | '.join(curve.get(k + 1, '') for k in range(points))} |")
     return "\n".join(lines) + "\n"

@@ -26,7 +26,7 @@ class Race:
 
     minutes: float = 30.0
     search_minutes: float = 3.0  # for each learning rate tried
-    rates: tuple[float, ...] = (1e-3, 3e-3, 9e-3)
+    rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3, 9e-3)
     points: int = 10  # of the learning curve
     curve_characters: int = 100_000  # of the validation split: for the curve, and to choose the learning rate
     final_characters: int = 1_000_000  # at the end
@@ -99,12 +99,12 @@ def learn(
     torch.manual_seed(race.seed)
     model = contender.build()
     optimizer = torch.optim.Adam(model.parameters(), rate, BETAS, fused=True)
-    spent, updates, state = 0.0, 0, None
+    spent, updates, state, reached = 0.0, 0, None, 0
     curve: list[dict[str, float]] = []
     each = contender.rows * contender.length
     for window in batches(texts[0], contender.rows, contender.length, race.seed):
         started = time.perf_counter()
-        used = min(1.0, spent / (60 * minutes))
+        used = used_up(spent, minutes)
         optimizer.param_groups[0]["lr"] = rate * (1 - used) * min(1.0, (updates + 1) / WARMUP_UPDATES)
         nats, state = model.nats(window[:-1], window[1:], state)  # type: ignore[operator]
         optimizer.zero_grad()
@@ -115,10 +115,12 @@ def learn(
         updates += 1
         spent += time.perf_counter() - started
         over = spent >= 60 * minutes
-        if over or spent >= 60 * minutes * (len(curve) + 1) / points:
+        part = points if over else int(points * used_up(spent, minutes))
+        if part > reached:
+            reached = part
             bpc = bits_per_character(model, contender, texts[1][: race.curve_characters])
-            curve.append({"minutes": spent / 60, "characters": updates * each, "bpc": bpc})
-        tick(min(1.0, spent / (60 * minutes)))
+            curve.append({"point": reached, "minutes": spent / 60, "characters": updates * each, "bpc": bpc})
+        tick(used_up(spent, minutes))
         if over or not math.isfinite(curve[-1]["bpc"] if curve else 0.0):
             break
     bpc = curve[-1]["bpc"]
@@ -132,6 +134,14 @@ def learn(
         "characters_per_second": updates * each / spent,
         "curve": [point for point in curve if math.isfinite(point["bpc"])],
     }
+
+
+def used_up(seconds: float, minutes: float) -> float:
+    """
+    >>> used_up(15, 0.5), used_up(31, 0.5)
+    (0.5, 1.0)
+    """
+    return min(1.0, seconds / (60 * minutes))
 
 
 def detached(state: Any) -> Any:
