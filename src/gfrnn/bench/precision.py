@@ -81,6 +81,6 @@ def section(bench: "Bench") -> None:
                 competing = entries(size, runs, rows, steps)
                 competing += [machine.square_product(bench.plan.square)]
                 competing += [machine.square_product_in_bfloat16(bench.plan.square)] * ("bfloat16" in asked)
-                where = f"{size}, {rows} x {steps}, {threads} thread{'s' * (threads > 1)}"
+                where = f"{size}, {threads} thread{'s' * (threads > 1)}"
                 bench.time("precision", where, competing, rows=rows, steps=steps, threads=threads)
             torch.set_num_threads(all_threads)
