@@ -195,8 +195,8 @@ class CharLM(Pretrained):
     ) -> bytes | list[bytes]:
         """The `max_new` bytes that follow `prompt` (which is not repeated); generation.py says how they are drawn.
 
-        With `samples` a list of so many texts, the first of them the one there would be without; 64 cost little more
-        than a few, one after the other. `half` reads weights stored in 16 bits: faster, and not quite the same model.
+        With `samples` a list of so many texts, drawn in one pass over the weights; the first of them is the one there
+        would be without. `half` reads weights stored in 16 bits: faster, and not quite the same model.
         """
         from gfrnn.models.generation import Sampling, stream
 
