@@ -20,7 +20,7 @@ from tolerance import assert_close
 from torch import Tensor
 
 from gfrnn import ops
-from gfrnn.bench.tolerance import allowed
+from gfrnn.bench.tolerance import allowed, error
 from gfrnn.equations import State, Weights
 from gfrnn.ops import cpu
 from gfrnn.ops.call import Call
@@ -211,3 +211,22 @@ def test_a_derivative_of_a_derivative_and_function_transforms() -> None:
     torch.testing.assert_close(torch.func.vmap(torch.func.grad(loss))(rows)[0], first.detach())
     tangent = torch.func.jvp(loss, (weight.detach(),), (torch.ones_like(weight),))[1].detach()
     assert abs(float(tangent - first.detach().sum())) < 0.05 * float(first.detach().abs().sum())
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # dynamo's, of its own doing
+@pytest.mark.parametrize("backend", cases.backends())
+def test_compiled(backend: str) -> None:
+    layer, x = Case("gru", "gated", num_layers=2).layer(dtype=torch.float32, backend=backend), cases.dense_input(2)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    answers = []
+    for run in (layer, compiled):
+        layer.zero_grad()
+        with torch.autocast("cpu", dtype=BFLOAT16):
+            output = run(x.float())[0]
+        output.sum().backward()
+        answers.append([output.detach(), *(p.grad.clone() for p in layer.parameters())])
+    assert torch.equal(answers[0][0], answers[1][0])
+    # torch.compile derives the backward of all but the op by itself, and leaves the gradients unrounded there.
+    limit = allowed(torch.float32 if backend == "cpu" else BFLOAT16)
+    for found, expected in zip(*answers, strict=True):
+        assert error(found, expected) <= limit

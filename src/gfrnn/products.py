@@ -41,10 +41,6 @@ class RoundedFactor(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         return gradients[0]
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
-        return tangents[0].clone()
-
 
 class RoundedGradient(torch.autograd.Function):
     """Passes; the gradient is rounded, being a factor of the products to come."""
@@ -63,18 +59,32 @@ class RoundedGradient(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         return factor(gradients[0])
 
+
+class Tangent:
+    """Forward mode passes as it is. Apart, since torch.compile traces no Function that has it."""
+
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
         return tangents[0].clone()
 
 
+class RoundedFactorForwards(Tangent, RoundedFactor):
+    pass
+
+
+class RoundedGradientForwards(Tangent, RoundedGradient):
+    pass
+
+
 def factor(tensor: Tensor) -> Tensor:
-    result: Tensor = RoundedFactor.apply(tensor)
-    return result
+    function = RoundedFactor if torch.compiler.is_compiling() else RoundedFactorForwards
+    number: Tensor = function.apply(tensor)
+    return number
 
 
 def result(tensor: Tensor) -> Tensor:
-    product: Tensor = RoundedGradient.apply(tensor)
+    function = RoundedGradient if torch.compiler.is_compiling() else RoundedGradientForwards
+    product: Tensor = function.apply(tensor)
     return product
 
 
