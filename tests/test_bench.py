@@ -16,7 +16,7 @@ import pytest
 from tiny_bench import tiny
 
 from gfrnn import ops
-from gfrnn.bench import clock, contenders, sections, targets
+from gfrnn.bench import clock, contenders, generation, sections, targets
 from gfrnn.bench.clock import Entry, Group, Spread, Timed, time_in_turn
 from gfrnn.bench.plan import FULL, LSTM, QUICK, SECTIONS, Plan
 from gfrnn.cli import main
@@ -82,6 +82,7 @@ def test_every_target_can_be_measured() -> None:
     known = {
         *FULL.backends,
         "cpu half",
+        f"cpu {generation.MANY}",
         "loop",
         *contenders.named_peers(LSTM),
         *(f"{b} x {t}" for b, t in FULL.minibatches),

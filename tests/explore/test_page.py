@@ -162,6 +162,8 @@ def test_units_that_react_to_what_is_marked(opened: Any) -> None:
     tab.wait("gfrnn.numbers().cursor === 24")
     tab.click(".find")
     tab.wait("document.querySelectorAll('.found button').length === 6")
+    first = tab.run("document.querySelector('.found button').dataset.unit")
+    tab.wait(f"document.querySelector('.panel').innerHTML.includes('Hidden unit {first} over the text')")
     shown = numbers(tab)["unit"]
     values = np.array(shown["h"])
     away = (values[9:24].mean() - np.delete(values, np.arange(9, 24)).mean()) / values.std()

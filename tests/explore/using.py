@@ -33,6 +33,7 @@ def settled(tab: Page, text: str) -> None:
     """Until the whole text has been read by every model, and what is shown is of it."""
     wanted = json.dumps(text)
     tab.wait(
-        f"(() => {{ const n = gfrnn.numbers(); return n.text === {wanted}"
-        " && n.models.every((m) => m.bits.length === n.bytes.length && m.next.length > 0) })()"
+        f"(() => {{ const n = gfrnn.numbers(), shown = document.querySelectorAll('.bpc'); return n.text === {wanted}"
+        " && n.models.every((m, i) => m.bits.length === n.bytes.length && m.next.length > 0"
+        " && shown[i].textContent === (m.bits.length ? m.bpc.toFixed(3) : '–')) })()"
     )
