@@ -255,7 +255,7 @@ def step(
     c_prev = [None] * L if state.c is None else state.c.unbind(0)
     below, h, c, g_rows = Below(x_t, None, products), [], [], []
     for j, w in enumerate(weights):
-        w = w if w.b_g is None else w._replace(b_g=products.bias(w.b_g, len(x_t)))
+        w = w if w.b_g is None else w._replace(b_g=products.bias(w.b_g, x_t.shape[0]))
         sources = wiring.hears(j, L)
         if wiring.gates is None:
             g = torch.ones_like(h_prev[j][:, :1]).expand(-1, len(sources))
@@ -263,7 +263,7 @@ def step(
             g = wiring.gates(below, torch.cat(h_prev, dim=1), w)
         h_sources = [h_prev[i] for i in sources]
         seen = torch.cat(h_sources, dim=1) if spec.gates_see == "all" else h_prev[j]
-        rows = [r._replace(b=products.bias(r.b, len(x_t))) if isinstance(r.b, Tensor) else r for r in unit.rows(w)]
+        rows = [r._replace(b=products.bias(r.b, x_t.shape[0])) if isinstance(r.b, Tensor) else r for r in unit.rows(w)]
         h_j, c_j = unit.step(rows, below, Past(h_sources, g, seen, products), h_prev[j], c_prev[j])
         h.append(h_j)
         c.append(c_j)

@@ -68,6 +68,7 @@ REVIEWED = {
     ("subprocess", "campaign/run.py"): "this Python again, as `gfrnn train` and `eval`; all its words are ours",
     ("subprocess", "tasks/programs/verify.py"): "the cage of --verify: tested below",
     ("importlib.import_module", "cli/__init__.py"): "a module from the table VERBS",
+    ("importlib.import_module", "cli/completion.py"): "a module from the table VERBS",
     ("importlib.import_module", "export/folder.py"): "a module from the table FORMATS",
     ("importlib.import_module", "training/trackers.py"): "a package from the table of trackers",
     ("importlib.import_module", "tasks/__init__.py"): "a module from the table TASKS",

@@ -23,8 +23,8 @@ class Sums:
 
     def __init__(self, spec: Spec, net: Together, x: Tensor) -> None:
         self.spec, self.net = spec, net
-        # Of an index: one row for each, as one adds to them.
-        self.x = torch.zeros_like(net.x if x.is_floating_point() else net.x.T, memory_format=torch.contiguous_format)
+        self.by_index = not x.is_floating_point()  # then x has one row for each index, as one adds to them
+        self.x = torch.zeros_like(net.x.T if self.by_index else net.x, memory_format=torch.contiguous_format)
         self.bias = torch.zeros_like(net.bias)
         self.hearing = [torch.zeros_like(group.U) for group in net.hearing]
         self.candidate = [torch.zeros_like(rows) for rows in net.candidate]
@@ -51,10 +51,10 @@ class Sums:
         own, gated = hearing(spec)[0], has_gates(spec)
         (d_candidates, d_gates), (_, gates) = split_columns(delta.flatten(0, 1), spec), split_columns(act, spec)
         fed, every_gate, h_star = self.of_fed(delta), d_gates.flatten(1), before.view(T * B, L * H)
-        if x.is_floating_point():
-            add_product(fed.T, x.flatten(0, 1), self.x)
-        else:
+        if self.by_index:
             self.x.index_add_(0, x.flatten(), fed)
+        else:
+            add_product(fed.T, x.flatten(0, 1), self.x)
         self.bias += delta.sum((0, 1))
         for total, group in zip(self.hearing, self.net.hearing, strict=True):
             add_product(every_gate[:, group.gates].T, h_star[:, group.sources], total)
@@ -81,7 +81,7 @@ class Sums:
         spec, unit, H, L = self.spec, UNITS[self.spec.unit], self.spec.hidden_size, self.spec.num_layers
         gated, K = has_gates(spec), layer_columns(spec) - H
         units, (own, apart) = K - (L if gated else 0), hearing(spec)
-        of_x = self.x if self.x.shape == self.net.x.shape else self.x.T
+        of_x = self.x.T if self.by_index else self.x
         of_U = list(self.hearing[0].chunk(L)) if not (own or apart) else self.hearing
         fed = of_x.shape[0] // (H + K)
         found: list[Tensor | None] = []

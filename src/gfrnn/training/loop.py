@@ -6,8 +6,7 @@ the name `known`, the symbols of the model that training starts from), and which
     name, metric, higher_is_better   e.g. "hutter", "bpc", False: the validation metric that chooses the best model
     rows                             rows of the global minibatch; each owns its stream of data and its hidden state
     reads                            a few words: what it reads, e.g. "enwik8"
-    characters                       symbols read per update, all rows together; `growth`: from when on it is how many
-                                     times as many
+    characters                       symbols per update, all rows together; `growth`: how many times as many, and when
     epoch                            updates per pass through the training data (may be a fraction)
     model_class                      what build_model makes, a `models.pretrained.Pretrained`
     build_model(seed)                the model, freshly initialised
