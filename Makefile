@@ -5,8 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 NATIVE := $(wildcard src/gfrnn/ops/cpu/*.cpp src/gfrnn/ops/cpu/*.h)
-# One more than two cores: tests that start processes or drive a browser mostly wait.
-PYTEST_WORKERS ?= 3
+PYTEST_WORKERS ?= 2
 
 .PHONY: help setup browser test lint types slow demo explore programs bench sanitize soak wheel api format clean
 help:            ## this list
@@ -34,7 +33,7 @@ browser: | build  ## find or install what the tests of `gfrnn explore` need: Chr
 	@test -e $(AXE) || npm install --prefix build/browser --no-audit --no-fund --silent axe-core@4.14.0 >/dev/null 2>&1 \
 	  || echo "axe-core could not be fetched from npm: the page's accessibility is not tested"
 
-test: setup browser  ## ruff, mypy, pytest: what CI runs, about ten minutes on two cores
+test: setup browser  ## ruff, mypy, pytest: what CI runs, about twelve minutes on two cores
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

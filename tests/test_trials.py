@@ -79,7 +79,7 @@ def test_the_lists_of_the_results_make_sense(path: Path) -> None:
 
 def test_the_learning_rates_are_those_of_the_runs_that_are_there() -> None:
     found = {trial.name: trial for trial in read(ROOT / "results/recipe/learning-rates.yaml").trials}
-    folder = ROOT / "results/recipe/learning-rate-3M"
+    folder = ROOT / "results/recipe/learning-rates"
     there = [run.name for run in folder.iterdir()]
     assert len(there) >= 4
     assert {look(folder, found[name]).state for name in there} == {"finished"}
