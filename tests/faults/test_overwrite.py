@@ -63,6 +63,15 @@ def stop_at(patch: pytest.MonkeyPatch, moment: int, action: Callable[[], Any]) -
     return False, passed
 
 
+def committed(tmp_path: Path, patch: pytest.MonkeyPatch) -> Path:
+    """A folder whose model was committed and has not taken its place yet."""
+    moment = 0
+    while not (tmp_path / f"{moment}/.new").exists():
+        moment += 1
+        stop_at(patch, moment, functools.partial(model(1).save_pretrained, tmp_path / str(moment)))
+    return tmp_path / str(moment)
+
+
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_crash_at_any_moment_leaves_the_old_model_or_the_new(
     fresh: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survived: Survived
@@ -152,11 +161,7 @@ def test_two_write_and_one_reads(tmp_path: Path) -> None:
 def test_a_model_that_takes_its_place_while_somebody_looks_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moment = 0
-    while not (tmp_path / f"{moment}/.new").exists():
-        moment += 1
-        stop_at(monkeypatch, moment, functools.partial(model(1).save_pretrained, tmp_path / str(moment)))
-    folder, look = tmp_path / str(moment), Path.exists
+    folder, look = committed(tmp_path, monkeypatch), Path.exists
 
     def move_after_a_look(path: Path) -> bool:
         there = look(path)
@@ -185,9 +190,5 @@ def test_a_link_in_the_place_of_a_commit_is_refused(tmp_path: Path) -> None:
 def test_a_run_does_not_start_in_a_folder_with_a_committed_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moment = 0
-    while not (tmp_path / f"{moment}/.new").exists():
-        moment += 1
-        stop_at(monkeypatch, moment, functools.partial(model(1).save_pretrained, tmp_path / str(moment)))
     with pytest.raises(UsageError, match="holds a saved model"):
-        train(tiny(tmp_path), tmp_path / str(moment))
+        train(tiny(tmp_path), committed(tmp_path, monkeypatch))
