@@ -34,6 +34,6 @@ def settled(tab: Page, text: str) -> None:
     wanted = json.dumps(text)
     tab.wait(
         f"(() => {{ const n = gfrnn.numbers(), shown = document.querySelectorAll('.bpc'); return n.text === {wanted}"
-        " && n.models.every((m, i) => m.bits.length === n.bytes.length && m.next.length > 0"
+        " && n.models.every((m, i) => m.current && m.bits.length === n.bytes.length"
         " && shown[i].textContent === (m.bits.length ? m.bpc.toFixed(3) : '–')) })()"
     )

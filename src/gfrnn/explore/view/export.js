@@ -9,6 +9,7 @@ function numbersOf(app) {
       name: model.name,
       config: { ...model.config, vocabulary: Array.from(model.vocabulary) },
       parameters: model.parameters,
+      current: app.panels[m].isCurrent,
       bits: Array.from(model.bits),
       bpc: mean(model.bits),
       bpc_learnt: mean(model.learntBits),

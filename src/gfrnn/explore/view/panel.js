@@ -29,6 +29,12 @@ class Panel {
     this.next = find(".next");
   }
 
+  // Whether what is shown is of this text and this cursor: the model answers later than the reader types.
+  get isCurrent() {
+    const { looked, model, app } = this;
+    return !this.isReading && looked?.count === app.cursor && looked.reading === model.reading;
+  }
+
   // The n most probable bytes at the cursor: {byte, name, p, isNext}.
   nextBytes(n) {
     const { model, app } = this;
@@ -53,6 +59,7 @@ class Panel {
     const next = await this.model.ask("look", { count });
     if (count !== this.app.cursor) return;
     this.model.next = next;
+    this.looked = { count, reading: this.model.reading };
     this.network.draw();
     this.drawNext();
   }
