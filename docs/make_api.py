@@ -10,7 +10,7 @@ HOUSE = DOCS.parent / "src" / "gfrnn"
 EQUATIONS = ["global_reset_gates", "gated_sum", "step"]
 # A chapter: what it is called, where its names are imported from, its file, and the names in it.
 CHAPTERS = [
-    ("The layers", "gfrnn", "layers.py", ["GFLSTM", "GFGRU", "GFRNN", "GatedFeedback"]),
+    ("The layers", "gfrnn", "layers.py", ["GFLSTM", "GFGRU", "GFRNN", "GFBoundedLSTM", "GatedFeedback"]),
     ("What a layer has of torch's", "gfrnn.torch_names", "torch_names.py", ["TorchNames"]),
     ("To and from torch.nn", "gfrnn.convert", "convert.py", ["from_torch", "to_torch"]),
     ("A model of text", "gfrnn.models", "models/char_lm.py", ["CharLM"]),

@@ -17,6 +17,7 @@ from gfrnn.layers import LAYERS
 from gfrnn.ops.declared import Transform
 from gfrnn.parameters import FIELDS
 
+PAPER = tuple(unit.name for unit in equations.PAPER)
 UNITS, WIRINGS = tuple(equations.UNITS), tuple(equations.WIRINGS)
 TORCH = {ours.unit: theirs for theirs, ours in convert.PAIRS.items()}  # the units that torch has too
 
@@ -34,10 +35,12 @@ class Case:
     input_skip: bool = False
     bias: bool = True
     num_layers: int = NUM_LAYERS
+    normalise: bool = False
 
     def __str__(self) -> str:
         parts = [self.unit, self.wiring, f"L{self.num_layers}"]
         parts += ["own"] * (self.gates_see == "own") + ["skip"] * self.input_skip + ["nobias"] * (not self.bias)
+        parts += ["norm"] * self.normalise
         return "-".join(parts)
 
     @property
@@ -53,6 +56,7 @@ class Case:
             "wiring": self.wiring,
             "gates_see": self.gates_see,
             "input_skip": self.input_skip,
+            "normalise": self.normalise,
         }
 
     def layer(self, input_size: int = INPUT, hidden_size: int = HIDDEN, **more: Any) -> Any:
@@ -74,9 +78,22 @@ def differs(unit: str, wiring: str) -> bool:
     return Spec(unit, wiring, INPUT, HIDDEN, NUM_LAYERS, "own").apart
 
 
+# What is not of the paper: a few of each, since an option of ours meets the same code as those of the paper.
+BEYOND = [
+    Case("bounded-lstm", "gated", input_skip=True),
+    Case("bounded-lstm", "gated", "own", bias=False),
+    Case("bounded-lstm", "stacked"),
+    Case("tanh", "gated", input_skip=True, normalise=True),
+    Case("gru", "gated", normalise=True),
+    Case("gru", "feedback", "own", bias=False, normalise=True),
+    Case("gru", "stacked", normalise=True),
+    Case("lstm", "gated", "own", input_skip=True, normalise=True),
+    Case("lstm", "stacked", bias=False, normalise=True),
+    Case("bounded-lstm", "feedback", input_skip=True, normalise=True),
+]
 KINDS = [
     (unit, wiring, gates_see)
-    for unit, wiring, gates_see in itertools.product(UNITS, WIRINGS, ("all", "own"))
+    for unit, wiring, gates_see in itertools.product(PAPER, WIRINGS, ("all", "own"))
     if gates_see == "all" or differs(unit, wiring)
 ]
 CASES = [
@@ -85,15 +102,18 @@ CASES = [
     # where gates_see must change nothing
     *(
         Case(unit, wiring, "own", input_skip=len(equations.UNITS[unit].gates) > 1)
-        for unit in UNITS
+        for unit in PAPER
         for wiring in WIRINGS
         if not differs(unit, wiring)
     ),
+    *BEYOND,
 ]
 
 # One of each unit, wiring and layout, for what does not depend on every option.
-MAIN = [Case(unit, wiring, input_skip=wiring == "gated") for unit in UNITS for wiring in WIRINGS] + [
-    Case(unit, "gated", "own") for unit in UNITS if differs(unit, "gated")
+MAIN = [
+    *(Case(unit, wiring, input_skip=wiring == "gated") for unit in PAPER for wiring in WIRINGS),
+    *(Case(unit, "gated", "own") for unit in PAPER if differs(unit, "gated")),
+    *(BEYOND[i] for i in (0, 4)),
 ]
 
 every_unit_of_torch = pytest.mark.parametrize("unit", TORCH)
@@ -107,9 +127,9 @@ def backends() -> list[str]:
     return [name for name, backend in ops.BACKENDS.items() if not backend.why_unavailable()]
 
 
-def backends_of(unit: str, wiring: str) -> list[str]:
+def backends_of(unit: str, wiring: str, normalise: bool = False) -> list[str]:
     """Those of them that declare to have such a network."""
-    spec = Spec(unit, wiring, INPUT, HIDDEN, NUM_LAYERS)
+    spec = Spec(unit, wiring, INPUT, HIDDEN, NUM_LAYERS, normalise=normalise)
     return [name for name in backends() if not ops.BACKENDS[name].implements.why_not_kind(spec)]
 
 

@@ -146,6 +146,7 @@ def problem(r: random.Random) -> Problem:
         indices=r.random() < 0.5,
         ragged=r.random() < 0.3,
         dropout=r.random() < 0.3,
+        normalise=r.random() < 0.3,
     )
 
 

@@ -10,7 +10,7 @@ import torch
 from problems import WIDTH, Problem
 from torch import Tensor
 
-from gfrnn.equations import UNITS, WIRINGS
+from gfrnn.equations import EPSILON, UNITS, WIRINGS
 from gfrnn.ops import cpu
 
 FORWARD = (
@@ -25,6 +25,7 @@ FORWARD = (
     "input_size",
     "own",
     "input_skip",
+    "epsilon",
     "bfloat16",
 )
 SWITCHES = ("keep", "return_gates")
@@ -51,6 +52,7 @@ def forward_arguments(problem: Problem, dtype: torch.dtype = torch.float32) -> A
         "input_size": WIDTH,
         "own": problem.gates_see == "own",
         "input_skip": problem.input_skip,
+        "epsilon": EPSILON if problem.case.normalise else 0.0,
         "bfloat16": False,
         "keep": True,
         "return_gates": True,
@@ -85,6 +87,7 @@ def forward_shapes(a: Arguments) -> list[tuple[int, ...]]:
     unit, wiring = UNITS[cpu.UNITS[a["unit"]]], WIRINGS[cpu.WIRINGS[a["wiring"]]]
     lstm, gated = unit.has_cell, wiring.gates is not None
     row = L * (len(unit.gates) * H + L * gated + H * (unit.name == "gru"))  # a GRU's gated sum is kept
+    row += L * len(unit.gates) * (H + 1) * (a["epsilon"] > 0)
     empty = (0,)
     return [
         (T, B, L * H),
@@ -104,7 +107,7 @@ def backward_shapes(a: Arguments) -> list[tuple[int, ...]]:
 
 
 TEXTS = 2
-PACK = ("h", "c", "weights", "head", "head_bias", "unit", "wiring", "own", "input_skip", "half")
+PACK = ("h", "c", "weights", "head", "head_bias", "unit", "wiring", "own", "input_skip", "epsilon", "half")
 DRAW = ("packed", "logits", *PACK[:5], "uniform", "temperature", "top_k", "top_p", *PACK[5:])
 
 
@@ -113,7 +116,7 @@ def pack_arguments(problem: Problem) -> Arguments:
     a = forward_arguments(replace(problem, batch=TEXTS, indices=True))
     generator = torch.Generator().manual_seed(9)
     head = torch.randn(WIDTH, problem.num_layers * problem.hidden, generator=generator)
-    taken = {name: a[name] for name in ("weights", "unit", "wiring", "own", "input_skip")}
+    taken = {name: a[name] for name in ("weights", "unit", "wiring", "own", "input_skip", "epsilon")}
     return {"h": a["h0"], "c": a["c0"], **taken, "head": head, "head_bias": head[:, 0].clone(), "half": False}
 
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-UNIT_BLOCKS = {"tanh": ["h"], "gru": ["r", "z", "n"], "lstm": ["i", "f", "g", "o"]}
-CANDIDATE = {"tanh": "h", "gru": "n", "lstm": "g"}
+UNIT_BLOCKS = {"tanh": ["h"], "gru": ["r", "z", "n"], "lstm": ["i", "f", "g", "o"], "bounded-lstm": ["f", "g", "o"]}
+CANDIDATE = {"tanh": "h", "gru": "n", "lstm": "g", "bounded-lstm": "g"}
 
 Array = Any  # numpy array; real or complex, with or without the extra axis
 Number = Any
@@ -83,13 +83,11 @@ def pre_activation(
     unit: str,
     wiring: str,
 ) -> tuple[Number, Number]:
-    """(W below + b, U h_{t-1}) of number k of `block` in layer j; for the candidate the second is gated."""
+    """(W below, U h_{t-1}) of number k of `block` in layer j; for the candidate the second is gated."""
     L, H = len(h_prev), len(h_prev[0])
     blocks = UNIT_BLOCKS[unit]
     row = blocks.index(block) * H + k
     from_below = dot(w[f"weight_ih_l{j}"][row], below)
-    if f"bias_l{j}" in w:
-        from_below = from_below + result(w[f"bias_l{j}"][row])
 
     own_layout = f"weight_fb_l{j}" in w
     hh = w[f"weight_hh_l{j}"]
@@ -114,26 +112,30 @@ def layer_step(
 ) -> tuple[list, list | None, list]:
     """h_t^j, c_t^j and g^{.->j} from what is below and from all layers at t-1."""
     g = global_reset_gates(j, w, below, h_prev, wiring)
-    h: list[Number] = []
-    c: list[Number] = []
-    for k in range(len(h_prev[0])):
-        a = {name: pre_activation(j, name, k, w, below, h_prev, g, unit, wiring) for name in UNIT_BLOCKS[unit]}
-        if unit == "tanh":
-            h.append(np.tanh(a["h"][0] + a["h"][1]))
-        elif unit == "gru":
-            r = sigma(a["r"][0] + a["r"][1])
-            z = sigma(a["z"][0] + a["z"][1])
-            h_tilde = np.tanh(a["n"][0] + r * a["n"][1])
-            h.append((1.0 - z) * h_prev[j][k] + z * h_tilde)
-        else:
-            assert c_prev is not None
-            i = sigma(a["i"][0] + a["i"][1])
-            f = sigma(a["f"][0] + a["f"][1])
-            o = sigma(a["o"][0] + a["o"][1])
-            c_tilde = np.tanh(a["g"][0] + a["g"][1])
-            c.append(f * c_prev[j][k] + i * c_tilde)
-            h.append(o * np.tanh(c[k]))
-    return h, (c if unit == "lstm" else None), g
+    blocks, units = UNIT_BLOCKS[unit], range(len(h_prev[0]))
+    a = {name: [pre_activation(j, name, k, w, below, h_prev, g, unit, wiring) for k in units] for name in blocks}
+
+    def gate(name: str, past: list[Number] | None = None) -> list[Number]:
+        """The whole pre-activations of a block: what comes from below, from the past, the bias; normalised if asked."""
+        sums = [a[name][k][0] + (a[name][k][1] if past is None else past[k]) for k in units]
+        rows = [blocks.index(name) * len(units) + k for k in units]
+        if f"gain_l{j}" in w:
+            inverse = 1.0 / np.sqrt(sum(v * v for v in sums) * (1.0 / len(units)) + 1e-5)
+            sums = [w[f"gain_l{j}"][rows[k]] * (sums[k] * inverse) for k in units]
+            return [sums[k] + (w[f"bias_l{j}"][rows[k]] if f"bias_l{j}" in w else 0.0) for k in units]
+        return [sums[k] + (result(w[f"bias_l{j}"][rows[k]]) if f"bias_l{j}" in w else 0.0) for k in units]
+
+    if unit == "tanh":
+        return [np.tanh(v) for v in gate("h")], None, g
+    if unit == "gru":
+        r, z = [sigma(v) for v in gate("r")], [sigma(v) for v in gate("z")]
+        h_tilde = [np.tanh(v) for v in gate("n", [r[k] * a["n"][k][1] for k in units])]
+        return [(1.0 - z[k]) * h_prev[j][k] + z[k] * h_tilde[k] for k in units], None, g
+    assert c_prev is not None
+    f, o, c_tilde = [sigma(v) for v in gate("f")], [sigma(v) for v in gate("o")], [np.tanh(v) for v in gate("g")]
+    i = [1.0 - f[k] for k in units] if unit == "bounded-lstm" else [sigma(v) for v in gate("i")]
+    c = [f[k] * c_prev[j][k] + i[k] * c_tilde[k] for k in units]
+    return [o[k] * np.tanh(c[k]) for k in units], c, g
 
 
 def run(

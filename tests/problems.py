@@ -35,6 +35,7 @@ OPTIONS: dict[str, Sequence[Any]] = {
     "indices": (False, True),
     "ragged": (False, True),
     "dropout": (False, True),
+    "normalise": (False, True),
 }
 
 
@@ -54,6 +55,7 @@ class Problem:
     indices: bool = False
     ragged: bool = False
     dropout: bool = False
+    normalise: bool = False
 
     def __str__(self) -> str:
         sizes = f"H{self.hidden}-T{self.time}-B{self.batch}"
@@ -62,7 +64,10 @@ class Problem:
 
     @property
     def case(self) -> Case:
-        return Case(self.unit, self.wiring, self.gates_see, self.input_skip, self.bias, self.num_layers)
+        # Of a single number a normalisation leaves the sign, which hangs on the last bit where the number is near 0.
+        normalise = self.normalise and self.hidden > 1
+        options = (self.gates_see, self.input_skip, self.bias, self.num_layers, normalise)
+        return Case(self.unit, self.wiring, *options)
 
     @property
     def cost(self) -> float:

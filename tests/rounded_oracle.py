@@ -68,6 +68,9 @@ class Number:
     def exp(self) -> Number:
         return Number(math.exp(self.value), (self, math.exp(self.value)))
 
+    def sqrt(self) -> Number:
+        return Number(math.sqrt(self.value), (self, 0.5 / math.sqrt(self.value)))
+
     def tanh(self) -> Number:
         return Number(math.tanh(self.value), (self, 1.0 - math.tanh(self.value) ** 2))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import cases
@@ -17,7 +18,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from gfrnn import convert
 from gfrnn.equations import UNITS
 
-every_unit = pytest.mark.parametrize("unit", cases.UNITS)
+every_unit = pytest.mark.parametrize("unit", cases.PAPER)
 
 
 @st.composite
@@ -175,9 +176,7 @@ def same_answers(one: Any, other: Any, case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in cases.CASES if case.wiring == "gated"], ids=str)
 def test_gates_held_at_one_half_are_feedback_with_halved_candidates(case: Case, backend: str) -> None:
     gated = case.layer(backend=backend)
-    feedback = Case(case.unit, "feedback", case.gates_see, case.input_skip, case.bias, case.num_layers).layer(
-        backend=backend
-    )
+    feedback = replace(case, wiring="feedback").layer(backend=backend)
     with torch.no_grad():
         for name, parameter in gated.named_parameters():
             if name.startswith(("weight_ig", "weight_hg", "bias_g")):
@@ -226,7 +225,7 @@ CAN_BECOME_STACKS = [
 @pytest.mark.parametrize("case", CAN_BECOME_STACKS, ids=str)
 def test_feedback_without_foreign_blocks_is_a_stack(case: Case, backend: str) -> None:
     """Blocks U^{i->j}, i != j, set to 0 (and gates to 1) leave the conventional stack."""
-    stacked_case = Case(case.unit, "stacked", "all", case.input_skip, case.bias, case.num_layers)
+    stacked_case = replace(case, wiring="stacked", gates_see="all")
     layer, stacked = case.layer(backend=backend), stacked_case.layer(backend=backend)
     with torch.no_grad():
         for name, parameter in stacked.named_parameters():

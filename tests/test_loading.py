@@ -15,7 +15,7 @@ from torch import nn
 from gfrnn import convert
 
 TORCH = {"tanh": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
-every_unit = pytest.mark.parametrize("unit", cases.UNITS)
+every_unit = pytest.mark.parametrize("unit", cases.PAPER)
 
 
 def theirs(unit: str, num_layers: int = 2, **options: Any) -> nn.RNNBase:

@@ -35,6 +35,7 @@ COVERING = [
     Problem("gru", "gated", gates_see="own", indices=True),
     Problem("tanh", "feedback", bias=False),
     Problem("lstm", "stacked", num_layers=1),
+    Problem("bounded-lstm", "gated", normalise=True),
 ]
 covering = pytest.mark.parametrize("problem", COVERING, ids=str)
 every_kind = pytest.mark.parametrize(
@@ -43,7 +44,8 @@ every_kind = pytest.mark.parametrize(
         Problem(unit, wiring, gates_see=see, indices=unit == "gru", ragged=unit == "lstm", dropout=True)
         for unit, wiring, see in cases.KINDS
         if "cpu" in cases.backends_of(unit, wiring)
-    ],
+    ]
+    + [Problem(case.unit, case.wiring, normalise=case.normalise, ragged=True) for case in cases.BEYOND],
     ids=str,
 )
 

@@ -14,8 +14,8 @@ import torch
 from cases import BATCH, HIDDEN, INPUT, TIME, Case, every_backend, every_case, main_cases
 from tolerance import assert_close
 
-from gfrnn import ops
-from gfrnn.equations import Spec, State
+from gfrnn import equations, ops
+from gfrnn.equations import State
 
 KINDS = ("dense", "integer", "ragged")
 NAMES = ("outputs", "h_n", "c_n", "gates")
@@ -52,7 +52,7 @@ def expected_gradients(case: Case, kind: str) -> dict[str, np.ndarray]:
 def named(result: Any, case: Case) -> oracle.Result:
     """A layer's answer in the oracle's shapes; output (T, B, L*H) becomes (T, B, L, H)."""
     output, h_n, *rest = cases.tensors(result)
-    c_n = rest[0] if case.unit == "lstm" else None
+    c_n = rest[0] if equations.UNITS[case.unit].has_cell else None
     return oracle.Result(output.reshape(*output.shape[:2], case.num_layers, -1), h_n, c_n, rest[-1])
 
 
@@ -98,12 +98,11 @@ def test_dropout_masks_act_on_the_way_up_only(case: Case, kind: str, backend: st
     masks = torch.bernoulli(torch.full((TIME, BATCH, case.num_layers - 1, HIDDEN), 0.5, dtype=torch.float64)) * 2
     leaves = {name: tensor.clone().requires_grad_() for name, tensor in layer.state_dict().items()}
     leaves |= {"h0": state[0].requires_grad_()}
-    spec = Spec(case.unit, case.wiring, INPUT, HIDDEN, case.num_layers, case.gates_see, case.input_skip)
     scanned = ops.scan(
         x,
         State(*state),
         cases.scan_weights(leaves),
-        spec,
+        layer.spec,
         backend,
         lengths=lengths,
         dropout_masks=masks,

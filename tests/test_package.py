@@ -16,7 +16,7 @@ import gfrnn
 from gfrnn.cli import main
 
 ROOT = Path(__file__).parents[1]
-LAYERS = {"GFGRU", "GFLSTM", "GFRNN"}
+LAYERS = {"GFBoundedLSTM", "GFGRU", "GFLSTM", "GFRNN"}
 
 
 def test_dir_shows_the_layers_without_importing_torch() -> None:

@@ -43,6 +43,8 @@ def test_initial_values(case: Case) -> None:
     for name, parameter in layer.named_parameters():
         if name.startswith("bias"):
             assert not parameter.any(), name
+        elif name.startswith("gain"):
+            assert (parameter == 1).all(), name
         elif name.startswith(("weight_hh", "weight_fb")):
             for rows in parameter.split(HIDDEN):
                 for block in rows.split(HIDDEN, dim=1):

@@ -56,6 +56,21 @@ def test_it_writes_what_python_writes(unit: str, wiring: str, gates_see: str) ->
         assert write(model, "cpu", sampling) == write(model, "manual", sampling)
 
 
+@pytest.mark.parametrize(
+    ("unit", "wiring", "normalise"),
+    [("bounded-lstm", "gated", False), ("gru", "stacked", True), ("gru", "gated", True), ("lstm", "feedback", True)],
+)
+def test_what_the_paper_has_not_is_written_too(unit: str, wiring: str, normalise: bool) -> None:
+    model = make(unit, wiring, normalise=normalise)
+    assert not TextLoop.why_not(model.layer, model.head)
+    text = write(model, "cpu", SAMPLINGS[0])
+    assert text == write(model, "reference", SAMPLINGS[0])
+    if normalise:
+        with torch.no_grad():
+            model.layer.gain_l1.mul_(3.0)
+        assert write(model, "cpu", SAMPLINGS[0]) != text
+
+
 def sample_alone(model: CharLM, sampling: Sampling, number: int, half: bool, in_loop: bool = True) -> bytes:
     """Sample `number` of a seed, without the others."""
     assert sampling.seed is not None

@@ -77,12 +77,13 @@ def test_the_lists_of_the_results_make_sense(path: Path) -> None:
     assert len(found.trials) > len(found.rows) * len(found.seeds)
 
 
-def test_the_learning_rates_are_those_of_the_runs_that_are_there() -> None:
-    found = {trial.name: trial for trial in read(ROOT / "results/recipe/learning-rates.yaml").trials}
-    folder = ROOT / "results/recipe/learning-rates"
-    there = [run.name for run in folder.iterdir()]
-    assert len(there) >= 4
-    assert {look(folder, found[name]).state for name in there} == {"finished"}
+@pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
+def test_the_runs_that_are_there_are_those_of_their_list(path: Path) -> None:
+    found = {trial.name: trial for trial in read(path).trials}
+    folder = path.with_suffix("")
+    there = [run.name for run in folder.iterdir()] if folder.exists() else []
+    assert there or path.stem not in ("learning-rates", "learning-rates-gru")
+    assert {look(folder, found[name]).state for name in there} <= {"finished"}
 
 
 @pytest.mark.parametrize(

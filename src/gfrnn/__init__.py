@@ -24,15 +24,15 @@ paper.
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["GFGRU", "GFLSTM", "GFRNN", "__version__"]
+__all__ = ["GFGRU", "GFLSTM", "GFRNN", "GFBoundedLSTM", "__version__"]
 
 if TYPE_CHECKING:
-    from gfrnn.layers import GFGRU, GFLSTM, GFRNN
+    from gfrnn.layers import GFGRU, GFLSTM, GFRNN, GFBoundedLSTM
 
 
 def __getattr__(name: str) -> Any:
     # torch takes a second to import; `gfrnn --help` must not wait for it.
-    if name in ("GFGRU", "GFLSTM", "GFRNN"):
+    if name in __all__:
         from gfrnn import layers
 
         return getattr(layers, name)

@@ -80,6 +80,8 @@ def to_torch(layer: GatedFeedback) -> nn.RNNBase:
         raise ValueError(f"to_torch: torch has no wiring={layer.wiring!r}, only 'stacked'")
     if layer.input_skip and deep:
         raise ValueError("to_torch: torch has no input_skip=True")
+    if layer.normalise:
+        raise ValueError("to_torch: torch has no normalise=True")
     if layer.output == "all" and deep:
         raise ValueError("to_torch: torch has no output='all'")
     module: nn.RNNBase = theirs(

@@ -39,6 +39,7 @@ class Spec:
     num_layers: int
     gates_see: str = "all"  # unit-wise gates read "all" layers' h_{t-1} (as trained) or their "own" (as printed)
     input_skip: bool = False  # x_t feeds every layer
+    normalise: bool = False  # every gate's pre-activations are brought to one size (not of the paper): see `settled`
 
     @property
     def apart(self) -> bool:
@@ -67,6 +68,7 @@ class Weights(NamedTuple):
     w_g: Tensor | None = None  # (L, I)
     u_g: Tensor | None = None  # (L, L*H)
     b_g: Tensor | None = None  # (L,)
+    gain: Tensor | None = None  # (G*H,), when normalised
 
 
 def untouched(tensor: Tensor) -> Tensor:
@@ -159,9 +161,7 @@ STACKED = Wiring("stacked", own_layer)
 WIRINGS = {wiring.name: wiring for wiring in (GATED, FEEDBACK, STACKED)}
 
 
-class Past(NamedTuple):
-    """The past, as layer j receives it."""
-
+class Past(NamedTuple):  # as layer j receives it
     h_prev: Sequence[Tensor]  # the h_{t-1}^i of the layers it listens to
     g: Tensor  # their global reset gates, (B, number of sources)
     seen: Tensor  # what the unit-wise gates read: (B, S)
@@ -176,12 +176,27 @@ class Past(NamedTuple):
         return gated_sum(self.g, U, self.h_prev, self.products)
 
 
+EPSILON = 1e-5  # of the mean square that a normalisation divides by
+
+
+class Scale(NamedTuple):
+    gain: Tensor  # (H,)
+    b: Tensor | float  # (H,)
+
+
 class Rows(NamedTuple):
     """What one gate of a unit learns."""
 
     W: Tensor  # (H, I)
     U: Tensor  # (H, S)
-    b: Tensor | float  # (H,)
+    b: Tensor | float | Scale  # (H,); the last where pre-activations are normalised
+
+
+def settled(a: Tensor, b: Tensor | float | Scale) -> Tensor:
+    """A gate's pre-activations (B, H): a + b; normalised, gain * a / rms(a) + b, where rms(a) is of each row."""
+    if isinstance(b, Scale):
+        return a * torch.rsqrt(a.square().mean(-1, keepdim=True) + EPSILON) * b.gain + b.b
+    return a + b
 
 
 @dataclass(frozen=True)
@@ -206,36 +221,48 @@ class Unit:
         if w.U_candidate is not None:
             U.insert(self.place(self.candidate), w.U_candidate)
         b: Sequence[Tensor | float] = [0.0] * G if w.b is None else w.b.chunk(G)
-        return [Rows(*gate) for gate in zip(w.W.chunk(G), U, b, strict=True)]
+        scaled = b if w.gain is None else [Scale(*pair) for pair in zip(w.gain.chunk(G), b, strict=True)]
+        return [Rows(*gate) for gate in zip(w.W.chunk(G), U, scaled, strict=True)]
 
 
 def tanh_unit(rows: list[Rows], below: Below, past: Past, h_prev: Tensor, c_prev: None) -> tuple[Tensor, None]:
     ((W, U, b),) = rows
-    return tanh(times(W, below) + past.gated(U) + b), None  # eq:rnn_hidden_trad, gated
+    return tanh(settled(times(W, below) + past.gated(U), b)), None  # eq:rnn_hidden_trad, gated
 
 
 def gru_unit(rows: list[Rows], below: Below, past: Past, h_prev: Tensor, c_prev: None) -> tuple[Tensor, None]:
     (W_r, U_r, b_r), (W_z, U_z, b_z), (W, U, b) = rows
-    z = sigmoid(times(W_z, below) + past.read(U_z) + b_z)  # eq:gru_update_gate
-    r = sigmoid(times(W_r, below) + past.read(U_r) + b_r)  # eq:gru_memory_reset
-    h_tilde = tanh(times(W, below) + r * past.gated(U) + b)  # eq:gru_new_act, gated
+    z = sigmoid(settled(times(W_z, below) + past.read(U_z), b_z))  # eq:gru_update_gate
+    r = sigmoid(settled(times(W_r, below) + past.read(U_r), b_r))  # eq:gru_memory_reset
+    h_tilde = tanh(settled(times(W, below) + r * past.gated(U), b))  # eq:gru_new_act, gated
     return (1 - z) * h_prev + z * h_tilde, None  # eq:gru_memory_up (torch.nn.GRU swaps z)
 
 
 def lstm_unit(rows: list[Rows], below: Below, past: Past, h_prev: Tensor, c_prev: Tensor) -> tuple[Tensor, Tensor]:
     (W_i, U_i, b_i), (W_f, U_f, b_f), (W_c, U_c, b_c), (W_o, U_o, b_o) = rows
-    c_tilde = tanh(times(W_c, below) + past.gated(U_c) + b_c)  # eq:lstm_new_cell, gated
-    i = sigmoid(times(W_i, below) + past.read(U_i) + b_i)  # eq:lstm_input
-    f = sigmoid(times(W_f, below) + past.read(U_f) + b_f)  # eq:lstm_forget
+    c_tilde = tanh(settled(times(W_c, below) + past.gated(U_c), b_c))  # eq:lstm_new_cell, gated
+    i = sigmoid(settled(times(W_i, below) + past.read(U_i), b_i))  # eq:lstm_input
+    f = sigmoid(settled(times(W_f, below) + past.read(U_f), b_f))  # eq:lstm_forget
     c = f * c_prev + i * c_tilde  # eq:lstm_cell
-    o = sigmoid(times(W_o, below) + past.read(U_o) + b_o)  # eq:lstm_output
+    o = sigmoid(settled(times(W_o, below) + past.read(U_o), b_o))  # eq:lstm_output
+    return o * tanh(c), c
+
+
+def bounded_unit(rows: list[Rows], below: Below, past: Past, h_prev: Tensor, c_prev: Tensor) -> tuple[Tensor, Tensor]:
+    (W_f, U_f, b_f), (W_c, U_c, b_c), (W_o, U_o, b_o) = rows  # not of the paper: i = 1 - f keeps c in (-1, 1)
+    c_tilde = tanh(settled(times(W_c, below) + past.gated(U_c), b_c))
+    f = sigmoid(settled(times(W_f, below) + past.read(U_f), b_f))
+    c = f * c_prev + (1 - f) * c_tilde
+    o = sigmoid(settled(times(W_o, below) + past.read(U_o), b_o))
     return o * tanh(c), c
 
 
 TANH = Unit("tanh", "tanh", ("h",), "h", tanh_unit)
 GRU = Unit("gru", "GRU", ("r", "z", "h"), "h", gru_unit)
 LSTM = Unit("lstm", "LSTM", ("i", "f", "c", "o"), "c", lstm_unit, has_cell=True)
-UNITS = {unit.name: unit for unit in (TANH, GRU, LSTM)}
+BOUNDED_LSTM = Unit("bounded-lstm", "bounded LSTM", ("f", "c", "o"), "c", bounded_unit, has_cell=True)
+PAPER = (TANH, GRU, LSTM)
+UNITS = {unit.name: unit for unit in (*PAPER, BOUNDED_LSTM)}
 
 
 def step(
@@ -270,5 +297,4 @@ def step(
         g_rows.append(torch.nn.functional.pad(g, (sources.start, L - sources.stop)))
         up = h_j if dropout_mask is None or j == L - 1 else h_j * dropout_mask[:, j]
         below = Below(x_t if spec.input_skip else None, up, products)
-    new_c = None if state.c is None else torch.stack(c)  # type: ignore[arg-type]
-    return State(torch.stack(h), new_c), torch.stack(g_rows, dim=1)
+    return State(torch.stack(h), None if state.c is None else torch.stack(c)), torch.stack(g_rows, dim=1)  # type: ignore[arg-type]

@@ -88,8 +88,8 @@ def adopt(layer: Any, state_dict: dict[str, Any], prefix: str, *arguments: Any) 
     if reason:
         error_messages: list[str] = arguments[-1]
         error_messages.append(
-            f"these are parameters of a torch.nn.{NAMES[layer.unit]} or its like, which gfrnn.convert.from_torch makes "
-            f"a layer of; they cannot be loaded into this one: {reason}."
+            f"these are parameters of a torch.nn.{NAMES.get(layer.unit, 'LSTM')} or its like, which "
+            f"gfrnn.convert.from_torch makes a layer of; they cannot be loaded into this one: {reason}."
         )
         return
     for name in theirs:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from gfrnn import checks, foreign, ops, packed, parameters
-from gfrnn.equations import GRU, LSTM, TANH, UNITS, WIRINGS, Spec, State, Weights
+from gfrnn.equations import BOUNDED_LSTM, GRU, LSTM, TANH, UNITS, WIRINGS, Spec, State, Weights
 from gfrnn.names import STARTS
 from gfrnn.signatures import Calls, Lengths, S
 from gfrnn.torch_names import TorchNames
@@ -42,6 +42,7 @@ class GatedFeedback(TorchNames, Generic[S]):
         wiring: str = "gated",
         gates_see: str = "all",
         input_skip: bool = False,
+        normalise: bool = False,
         output: str = "last",
         backend: str = "auto",
         forget_bias: float = 0.0,
@@ -53,7 +54,7 @@ class GatedFeedback(TorchNames, Generic[S]):
     ) -> None:
         super().__init__()
         checks.sizes(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
-        checks.flags(bias=bias, batch_first=batch_first, input_skip=input_skip)
+        checks.flags(bias=bias, batch_first=batch_first, input_skip=input_skip, normalise=normalise)
         checks.choice("unit", self.unit, tuple(UNITS))
         checks.choice("wiring", wiring, tuple(WIRINGS))
         checks.choice("gates_see", gates_see, ("all", "own"))
@@ -69,6 +70,7 @@ class GatedFeedback(TorchNames, Generic[S]):
         self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
         self.bidirectional, self.proj_size = False, 0
         self.wiring, self.gates_see, self.input_skip, self.output = wiring, gates_see, input_skip, output
+        self.normalise = normalise
         self.forget_bias, self.input_std, self.start = float(forget_bias), float(input_std), start
         self.gate_bias_own, self.gate_bias_other = float(gate_bias_own), float(gate_bias_other)
         self.backend = backend
@@ -91,7 +93,7 @@ class GatedFeedback(TorchNames, Generic[S]):
     @property
     def spec(self) -> Spec:
         sizes = (self.input_size, self.hidden_size, self.num_layers)
-        return Spec(self.unit, self.wiring, *sizes, self.gates_see, self.input_skip)
+        return Spec(self.unit, self.wiring, *sizes, self.gates_see, self.input_skip, self.normalise)
 
     @property
     def has_cell(self) -> bool:
@@ -107,6 +109,7 @@ class GatedFeedback(TorchNames, Generic[S]):
         weight_hh, weight_fb         every H x H block (one per gate and source) orthogonal
         weight_hg                    uniform(-0.08, 0.08)
         bias                         0; an LSTM's forget rows: `forget_bias` (paper: 0)
+        gain                         1 (with `normalise`)
         bias_g                       0, so that the global reset gates start near 0.5; or
                                      `gate_bias_own` for the own layer, `gate_bias_other`
         ===========================  ======================================================
@@ -195,8 +198,7 @@ class GatedFeedback(TorchNames, Generic[S]):
         if self.training and self.dropout > 0 and self.num_layers > 1:
             ones = weights[0].W.new_ones(*x.shape[:2], self.num_layers - 1, self.hidden_size)
             masks = nn.functional.dropout(ones, self.dropout)
-        if not x.is_floating_point():
-            x = x.long()
+        x = x if x.is_floating_point() else x.long()
         if checks.autocasting(x):
             # States, gates and sums stay in the weights' precision; see checks.products for what does not.
             x = x.to(weights[0].W.dtype) if x.is_floating_point() else x
@@ -289,4 +291,10 @@ class GFLSTM(GatedFeedback[tuple[Tensor, Tensor]]):
     unit = LSTM.name
 
 
-LAYERS: dict[str, type[GatedFeedback]] = {layer.unit: layer for layer in (GFRNN, GFGRU, GFLSTM)}
+class GFBoundedLSTM(GatedFeedback[tuple[Tensor, Tensor]]):
+    """Not of the paper: an LSTM with i = 1 - f, whose cell stays in (-1, 1), and three gates instead of four."""
+
+    unit = BOUNDED_LSTM.name
+
+
+LAYERS: dict[str, type[GatedFeedback]] = {layer.unit: layer for layer in (GFRNN, GFGRU, GFLSTM, GFBoundedLSTM)}

@@ -12,7 +12,7 @@ def names(record: str) -> tuple[str, ...]:
     """The first argument of every `record(...)` in equations.py.
 
     >>> names("Unit")
-    ('tanh', 'gru', 'lstm')
+    ('tanh', 'gru', 'lstm', 'bounded-lstm')
     """
     source = Path(__file__).with_name("equations.py").read_text(encoding="utf-8")
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gfrnn.equations import UNITS, WIRINGS, Spec, Weights
 
 # what the fields of equations.Weights are called in the state_dict, in their order
-NAMES = ("weight_ih", "weight_hh", "weight_fb", "bias", "weight_ig", "weight_hg", "bias_g")
+NAMES = ("weight_ih", "weight_hh", "weight_fb", "bias", "weight_ig", "weight_hg", "bias_g", "gain")
 FIELDS = dict(zip(NAMES, Weights._fields, strict=True))
 SCALE = 0.08  # of the start of what is neither recurrent nor read from a symbol
 QUIET = 0.1
@@ -34,6 +34,8 @@ def shapes(spec: Spec, bias: bool, j: int) -> dict[str, tuple[int, ...]]:
         shapes |= {"weight_ig": (n, I), "weight_hg": (n, L * H)}
         if bias:
             shapes["bias_g"] = (n,)
+    if spec.normalise:
+        shapes["gain"] = (G * H,)
     return shapes
 
 
@@ -96,6 +98,8 @@ def start(name: str, parameter: Tensor, layer: Any) -> Tensor:
         nn.init.uniform_(value[:, spec.input_size :], -SCALE, SCALE)
     elif kind.startswith("weight"):
         return uniform(parameter)
+    elif kind == "gain":
+        nn.init.ones_(value)
     elif kind == "bias_g":
         for i, bias in zip(sources(spec, j), value, strict=True):
             nn.init.constant_(bias, layer.gate_bias_own if i == j else layer.gate_bias_other)

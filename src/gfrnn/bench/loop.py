@@ -33,7 +33,8 @@ class HandLoop(nn.Module):
     def __init__(self, model: CharLM) -> None:
         super().__init__()
         layer = model.layer
-        if not (layer.wiring == "gated" and layer.input_skip and layer.output == "all" and layer.gates_see == "all"):
+        paper = layer.wiring == "gated" and layer.input_skip and layer.output == "all" and layer.gates_see == "all"
+        if not paper or layer.normalise:
             raise ValueError("the hand-written loop is of the paper's model: gated, with skips, gates_see='all'")
         self.unit, self.H, self.L = layer.unit, layer.hidden_size, layer.num_layers
         self.V = len(model.vocabulary)

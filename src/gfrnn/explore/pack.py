@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gfrnn.equations import PAPER
 from gfrnn.errors import DataError, UsageError
 from gfrnn.models.char_lm import CharLM
 from gfrnn.models.pretrained import find, read_model
@@ -14,12 +15,15 @@ KEPT = ("unit", "wiring", "hidden_size", "num_layers", "gates_see", "input_skip"
 
 
 def load(run: str | Path) -> CharLM:
-    """The text model of a run folder, a model folder, or the package."""
+    """The text model of a run folder, a model folder, or the package: one whose maths the page has."""
     if read_model(find(run))[0].get("architecture") == "Seq2Seq":
         raise UsageError(
             f"{run} is a program model, and the page is for text models: ask it by gfrnn run-program {run}"
         )
-    return CharLM.from_pretrained(run)
+    model = CharLM.from_pretrained(run)
+    if model.layer.normalise or model.layer.unit not in [unit.name for unit in PAPER]:
+        raise UsageError(f"{run}: the page knows the paper's units, without normalisation, and this model has others")
+    return model
 
 
 def packed(model: CharLM, name: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ LAYER_OPTIONS = {
     "dropout": 0.0,
     "gates_see": "all",
     "input_skip": True,
+    "normalise": False,
     "output": "all",
     "forget_bias": 0.0,
 }

@@ -26,8 +26,11 @@ class LayerConfig(Section):
     hidden_size: int = option(140, "units per layer", least=1)
     gates_see: Literal["all", "own"] = option("all", "unit-wise gates read all layers' states, or their own")
     input_skip: bool = option(True, "the input feeds every layer")
+    normalise: bool = option(
+        False, "bring every gate's pre-activations to one size, with a learnt gain (not the paper's)"
+    )
     dropout: float = option(0.0, "between layers, in training", least=0)
-    forget_bias: float = option(0.0, "initial bias of the LSTM's forget gates")
+    forget_bias: float = option(0.0, "initial bias of an LSTM's forget gates")
     input_std: float = option(0.0, "initial input weights normal(0, std); 0: the paper's uniform(-0.08, 0.08)", least=0)
     start: Literal[STARTS] = option(  # type: ignore[valid-type]
         "paper",

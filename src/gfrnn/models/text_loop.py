@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from gfrnn.checks import products
+from gfrnn.equations import EPSILON
 from gfrnn.layers import GatedFeedback
 from gfrnn.ops import cpu
 
@@ -37,6 +38,7 @@ class TextLoop:
             cpu.WIRINGS.index(spec.wiring),
             spec.gates_see == "own",
             spec.input_skip,
+            EPSILON if spec.normalise else 0.0,
             half,
         )
         h, c = self._parts(layer.initial_state(1))

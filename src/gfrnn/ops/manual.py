@@ -24,6 +24,7 @@ IMPLEMENTS = Implements(
     units=MATHS.keys(),
     wirings=[wiring.name for wiring in (GATED, FEEDBACK, STACKED)],
     transforms=[Transform.SECOND_DERIVATIVES, Transform.COMPILE, Transform.ONNX],
+    normalises=False,
 )
 
 

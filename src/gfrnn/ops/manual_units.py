@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, tanh
 
-from gfrnn.equations import GRU, LSTM, TANH
+from gfrnn.equations import BOUNDED_LSTM, GRU, LSTM, TANH
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input  # of d and a: d a (1 - a)
 tanh_backward = torch.ops.aten.tanh_backward.grad_input  # of d and a: d (1 - a^2)
@@ -124,8 +124,41 @@ def lstm_deltas(s: Step, d: Step, back: Back) -> None:
     d_c.mul_(f)
 
 
+def bounded_lstm_plain(
+    fed: Tensor, q: Tensor, units: Sequence[Tensor], h_prev: Tensor, c_prev: Tensor
+) -> tuple[Tensor, Tensor]:
+    f, o = units
+    c = f * c_prev + (1 - f) * tanh(fed + q)
+    return o * tanh(c), c
+
+
+def bounded_lstm_forward(s: Step) -> None:
+    f, o = s.units
+    c = torch.lerp(s.candidate.tanh_(), s.c_prev, f, out=s.c)
+    torch.tanh(c, out=s.h).mul_(o)
+
+
+def bounded_lstm_slopes(s: Step, d: Step, of_c: Tensor) -> None:
+    (f, o), (d_f, d_o) = s.units, d.units
+    tanh_c = torch.tanh(s.c, out=of_c)
+    tanh_backward(1 - f, s.candidate, grad_input=d.candidate)
+    sigmoid_backward(s.c_prev - s.candidate, f, grad_input=d_f)
+    sigmoid_backward(tanh_c, o, grad_input=d_o)
+    tanh_backward(o, tanh_c, grad_input=of_c)
+
+
+def bounded_lstm_deltas(s: Step, d: Step, back: Back) -> None:
+    (f, _), (d_f, d_o) = s.units, d.units
+    d_c = back.c.addcmul_(back.h, back.slope)
+    d.candidate.mul_(d_c)
+    d_f.mul_(d_c)
+    d_o.mul_(back.h)
+    d_c.mul_(f)
+
+
 MATHS = {
     TANH.name: Maths(tanh_plain, tanh_forward, tanh_slopes, tanh_deltas),
     GRU.name: Maths(gru_plain, gru_forward, gru_slopes, gru_deltas, keeps_q=True),
     LSTM.name: Maths(lstm_plain, lstm_forward, lstm_slopes, lstm_deltas),
+    BOUNDED_LSTM.name: Maths(bounded_lstm_plain, bounded_lstm_forward, bounded_lstm_slopes, bounded_lstm_deltas),
 }

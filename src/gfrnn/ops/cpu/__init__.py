@@ -127,6 +127,7 @@ def scan(call: Call) -> Scanned:
         spec.input_size,
         spec.gates_see == "own",
         spec.input_skip,
+        equations.EPSILON if spec.normalise else 0.0,
         call.products == torch.bfloat16,
         torch.is_grad_enabled() and any(t.requires_grad for t in [x, *state, *weights] if t is not None),
         call.return_gates,
@@ -142,14 +143,15 @@ def scan(call: Call) -> Scanned:
     return Scanned(h, last, gates if has_gates(spec) else constant_gates(call))
 
 
-def _spec(h0: Tensor, unit: int, wiring: int, input_size: int, own: bool, input_skip: bool) -> Spec:
+def _spec(h0: Tensor, unit: int, wiring: int, input_size: int, own: bool, input_skip: bool, epsilon: float) -> Spec:
     """The network that the op's arguments describe."""
     L, _, H = h0.shape
-    return Spec(UNITS[unit], WIRINGS[wiring], input_size, H, L, "own" if own else "all", input_skip)
+    return Spec(UNITS[unit], WIRINGS[wiring], input_size, H, L, "own" if own else "all", input_skip, epsilon > 0)
 
 
-def _row_width(unit: Known, gated: bool, L: int, H: int) -> int:
-    return L * (unit.gates * H + (L if gated else 0) + (H if unit.keeps_q else 0))
+def _row_width(unit: Known, gated: bool, L: int, H: int, normalise: bool) -> int:
+    kept = unit.gates * (H + 1) if normalise else 0
+    return L * (unit.gates * H + (L if gated else 0) + (H if unit.keeps_q else 0) + kept)
 
 
 def _expect_one_device(*tensors: Tensor | None) -> None:
@@ -171,6 +173,7 @@ def _fake_forward(
     input_size: int,
     own: bool,
     input_skip: bool,
+    epsilon: float,
     bfloat16: bool,
     keep: bool,
     return_gates: bool,
@@ -180,14 +183,14 @@ def _fake_forward(
         raise RuntimeError('gfrnn: backend "cpu" has no form in ONNX: export with backend="reference", or "auto"')
     T, B = x.shape[:2]
     L, _, H = h0.shape
-    none, gated = h0.new_empty(0), has_gates(_spec(h0, unit, wiring, input_size, own, input_skip))
+    none, gated = h0.new_empty(0), has_gates(_spec(h0, unit, wiring, input_size, own, input_skip, epsilon))
     return (
         h0.new_empty(T, B, L * H),
         h0.new_empty(L, B, H),
         none if c0 is None else h0.new_empty(L, B, H),
         h0.new_empty(T, B, L, L) if return_gates and gated else h0.new_empty(0),
         h0.new_empty(0) if c0 is None else h0.new_empty(T, B, L * H),
-        h0.new_empty(T, B, _row_width(_KNOWN[unit], gated, L, H)) if keep else h0.new_empty(0),
+        h0.new_empty(T, B, _row_width(_KNOWN[unit], gated, L, H, epsilon > 0)) if keep else h0.new_empty(0),
     )
 
 
@@ -210,6 +213,7 @@ def _fake_backward(
     input_size: int,
     own: bool,
     input_skip: bool,
+    epsilon: float,
     bfloat16: bool,
     need_dx: bool,
 ) -> list[Tensor]:
@@ -222,8 +226,8 @@ def _fake_backward(
 def _unpack(spec: Spec, weights: Sequence[Tensor]) -> list[Weights]:
     """The op's list of weights, which leaves out what a layer has not."""
     gated, each = has_gates(spec), len(weights) // spec.num_layers
-    bias = each > 2 + spec.apart + 2 * gated
-    present = (True, True, spec.apart, bias, gated, gated, gated and bias)  # the fields of Weights
+    bias = each > 2 + spec.apart + 2 * gated + spec.normalise
+    present = (True, True, spec.apart, bias, gated, gated, gated and bias, spec.normalise)  # the fields of Weights
     rest = iter(weights)
     return unflatten_weights(tuple(next(rest) if is_there else None for is_there in present * spec.num_layers))
 

@@ -22,16 +22,18 @@ struct Arguments {
 
   Arguments(const Tensor& x_, const Tensor& h0_, const Optional& c0_, const std::vector<Tensor>& weights_,
             const Optional& lengths, const Optional& masks_, int64_t unit, int64_t wiring, int64_t input_size, bool own,
-            bool input_skip, bool bfloat16_)
+            bool input_skip, double epsilon, bool bfloat16_)
       : x(x_), h0(h0_), bfloat16(bfloat16_) {
     STD_TORCH_CHECK(!bfloat16 || sizeof(F) == 4, "gfrnn: bfloat16 products are for float32");
-    STD_TORCH_CHECK(unit >= 0 && unit < gfrnn::UNIT_COUNT, "gfrnn: unit must be 0, 1 or 2, got ", unit);
-    STD_TORCH_CHECK(wiring >= 0 && wiring < gfrnn::WIRING_COUNT, "gfrnn: wiring must be 0, 1 or 2, got ", wiring);
+    STD_TORCH_CHECK(unit >= 0 && unit < gfrnn::UNIT_COUNT, "gfrnn: unit must be in 0..", gfrnn::UNIT_COUNT - 1, ", got ", unit);
+    STD_TORCH_CHECK(wiring >= 0 && wiring < gfrnn::WIRING_COUNT, "gfrnn: wiring must be in 0..", gfrnn::WIRING_COUNT - 1, ", got ", wiring);
+    STD_TORCH_CHECK(epsilon >= 0, "gfrnn: epsilon must not be negative, got ", epsilon);
     STD_TORCH_CHECK(input_size > 0, "gfrnn: input_size must be positive, got ", input_size);
     STD_TORCH_CHECK(h0_.dim() == 3, "gfrnn: h0 must have 3 dimensions, got ", h0_.dim());
     const bool indices = x_.scalar_type() == ScalarType::Long;
     STD_TORCH_CHECK(x_.dim() == (indices ? 2 : 3), "gfrnn: x must have ", indices ? 2 : 3, " dimensions, got ", x_.dim());
-    shape = {unit, wiring, x_.size(0), x_.size(1), h0_.size(0), h0_.size(2), input_size, own, input_skip, indices};
+    shape = {unit, wiring, x_.size(0), x_.size(1), h0_.size(0), h0_.size(2), input_size, own, input_skip, indices,
+             epsilon};
     const auto [T, B, L, H] = std::tuple(shape.T, shape.B, shape.L, shape.H);
     STD_TORCH_CHECK(T > 0 && L > 0 && H > 0, "gfrnn: T, L and H must be positive, got ", T, ", ", L, " and ", H);
     if (indices)
@@ -40,7 +42,7 @@ struct Arguments {
       expect(x_, "x", type_of<F>(), {T, B, input_size});
     x = torch::stable::contiguous(x_);
     take_state(h0_, "h0", h0);
-    STD_TORCH_CHECK(c0_.has_value() == (unit == gfrnn::LSTM), "gfrnn: c0 goes with the LSTM, and only with it");
+    STD_TORCH_CHECK(c0_.has_value() == shape.cell(), "gfrnn: c0 goes with a unit that has a cell, and only with it");
     if (c0_) take_state(*c0_, "c0", c0.emplace(*c0_));
     if (masks_) {
       expect(*masks_, "dropout_masks", type_of<F>(), {T, B, L - 1, H});
@@ -60,7 +62,8 @@ struct Arguments {
 
   void take_weights(const std::vector<Tensor>& given) {
     const Shape& s = shape;
-    const int64_t gated = s.wiring == gfrnn::GATED, plain = 2 + s.apart() + 2 * gated, biased = plain + 1 + gated;
+    const int64_t gated = s.wiring == gfrnn::GATED, plain = 2 + s.apart() + 2 * gated + s.normed();
+    const int64_t biased = plain + 1 + gated;
     const int64_t count = static_cast<int64_t>(given.size());
     STD_TORCH_CHECK(count == plain * s.L || count == biased * s.L, "gfrnn: expected ", plain * s.L, " or ", biased * s.L,
                     " weights, got ", count);
@@ -84,6 +87,7 @@ struct Arguments {
         w.u_g = take("weight_hg", {s.L, all});
         if (bias) w.b_g = take("bias_g", {s.L});
       }
+      if (s.normed()) w.gain = take("gain", {G * H});
       layers.push_back(w);
     }
   }

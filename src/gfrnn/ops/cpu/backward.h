@@ -37,7 +37,7 @@ void backward_rows(const Backward<F>& b, const PackedLayers<Mode>& packed, Carri
     const int64_t M = running(f.active, t, first, last), at = t * s.B + first;
     if (M == 0) continue;
     const F* h_prev = t ? f.h + (at - s.B) * LH : f.h0 + first * LH;
-    const F* c_prev = s.unit != LSTM ? nullptr : t ? f.c + (at - s.B) * LH : f.c0 + first * LH;
+    const F* c_prev = !s.cell() ? nullptr : t ? f.c + (at - s.B) * LH : f.c0 + first * LH;
     for (int64_t m = 0; m < M; m++) {
       copy<F>(to_now[m], to_past[m], LH);
       if (b.dh) add_to<F>(to_now[m], b.dh + (at + m) * LH, LH);
@@ -48,7 +48,7 @@ void backward_rows(const Backward<F>& b, const PackedLayers<Mode>& packed, Carri
       const PackedLayer<Mode>& w = packed[j];
       for (int64_t m = 0; m < M; m++) {
         const int64_t cell = m * LH + j * H;
-        unit_backward<F>(s, f.saved + (at + m) * LP + j * P, h_prev + cell, c_prev ? c_prev + cell : nullptr,
+        unit_backward<F>(s, {f.layers[j].gain, f.layers[j].b}, gradients.norm_row(j, k + m), f.saved + (at + m) * LP + j * P, h_prev + cell, c_prev ? c_prev + cell : nullptr,
                          c_prev ? f.c + at * LH + cell : nullptr, to_now[m] + j * H,
                          c_prev ? carried.dc.get() + (first + m) * LH + j * H : nullptr, to_past[m] + j * H,
                          deltas + m * LP + j * P);

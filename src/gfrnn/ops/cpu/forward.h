@@ -19,7 +19,7 @@ void forward_rows(const Forward<F>& f, const PackedLayers<Mode>& packed, bool ro
     const int64_t M = running(f.active, t, first, last), at = t * s.B + first;
     if (M == 0) break;
     const F* h_prev = t ? f.h + (at - s.B) * LH : f.h0 + first * LH;
-    const F* c_prev = s.unit != LSTM ? nullptr : t ? f.c + (at - s.B) * LH : f.c0 + first * LH;
+    const F* c_prev = !s.cell() ? nullptr : t ? f.c + (at - s.B) * LH : f.c0 + first * LH;
     F* activations = f.saved ? f.saved + at * LP : transient.get();
     for (int64_t j = 0; j < s.L; j++) {
       const PackedLayer<Mode>& w = packed[j];
@@ -60,7 +60,7 @@ void forward_rows(const Forward<F>& f, const PackedLayers<Mode>& packed, bool ro
       }
       for (int64_t m = 0; m < M; m++) {
         const int64_t cell = m * LH + j * H;
-        unit_forward<F>(s, to[m], h_prev + cell, c_prev ? c_prev + cell : nullptr, f.h + at * LH + cell,
+        unit_forward<F>(s, {f.layers[j].gain, f.layers[j].b}, to[m], h_prev + cell, c_prev ? c_prev + cell : nullptr, f.h + at * LH + cell,
                         c_prev ? f.c + at * LH + cell : nullptr);
       }
     }

@@ -192,7 +192,7 @@ void generate_thread(const Generate& g, const List<Share>& shares, Barrier& star
         clear<float>(row.get() + columns, P - columns);
         if (j > 0) add_to<float>(row.get(), said + at.below + j * columns, columns);
         const int64_t first = s.wiring == gfrnn::GATED || s.unit == gfrnn::GRU ? H : 0;  // columns from the past
-        const int64_t end = s.wiring == gfrnn::GATED ? columns : s.unit == gfrnn::GRU ? P : columns;
+        const int64_t end = s.wiring == gfrnn::GATED ? columns : s.q_end();
         add_to<float>(row.get() + first, said + at.past + j * P + first, end - first);
         if (s.wiring == gfrnn::GATED) {
           sigmoid_row<float>(row.get() + s.global_at(), s.n());
@@ -204,7 +204,7 @@ void generate_thread(const Generate& g, const List<Share>& shares, Barrier& star
           }
         }
         const int64_t own = m * LH + j * H;
-        unit_forward<float>(s, row.get(), h.get() + own, c.get() + own, new_h.get() + own, new_c.get() + own);
+        unit_forward<float>(s, {g.layers[j].gain, g.layers[j].b}, row.get(), h.get() + own, c.get() + own, new_h.get() + own, new_c.get() + own);
       }
     }
     copy<float>(h.get(), new_h.get(), texts * LH);

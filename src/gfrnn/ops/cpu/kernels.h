@@ -5,7 +5,7 @@
 
 namespace gfrnn {
 
-enum Unit : int64_t { TANH = 0, GRU = 1, LSTM = 2 };
+enum Unit : int64_t { TANH = 0, GRU = 1, LSTM = 2, BOUNDED_LSTM = 3 };
 enum Wiring : int64_t { STACKED = 0, FEEDBACK = 1, GATED = 2 };
 
 // In the order of the numbers above. Python asks for these and holds them against the records of equations.py.
@@ -14,7 +14,10 @@ struct UnitFacts {
   int64_t gates, candidate;  // how many, in the order of the state_dict, and which of them is the candidate
   bool cell, keeps_q;        // q: the gated sum, which a gate multiplies before it goes to the candidate
 };
-constexpr UnitFacts UNITS[] = {{"tanh", 1, 0, false, false}, {"gru", 3, 2, false, true}, {"lstm", 4, 2, true, false}};
+constexpr UnitFacts UNITS[] = {{"tanh", 1, 0, false, false},
+                               {"gru", 3, 2, false, true},
+                               {"lstm", 4, 2, true, false},
+                               {"bounded-lstm", 3, 1, true, false}};
 constexpr const char* WIRINGS[] = {"stacked", "feedback", "gated"};
 constexpr int64_t UNIT_COUNT = sizeof(UNITS) / sizeof(*UNITS), WIRING_COUNT = sizeof(WIRINGS) / sizeof(*WIRINGS);
 
@@ -24,8 +27,10 @@ struct Shape {
   bool own;         // unit-wise gates see only their own layer (meaningless when stacked, or tanh)
   bool input_skip;  // x_t feeds every layer
   bool indices;     // x holds indices
+  double epsilon;   // of the normalisation; 0: nothing is normalised
 
   int64_t G() const { return UNITS[unit].gates; }
+  bool cell() const { return UNITS[unit].cell; }
   int64_t n() const { return wiring == GATED ? L : 0; }  // global reset gates of a layer
   bool apart() const { return own && wiring != STACKED && unit != TANH; }
   bool sees_x(int64_t j) const { return j == 0 || input_skip; }
@@ -37,18 +42,23 @@ struct Shape {
 
   // One row of pre-activations, activations or their gradients of one layer:
   // [candidate H | unit-wise gates (G-1)H | global reset gates n | q H, where it is kept: the gated sum before r multiplies it]
+  // and, with normalisation, [a / rms(a) GH | 1 / rms(a) G]: of no use to deltas
   int64_t units_at() const { return H; }
   int64_t global_at() const { return G() * H; }
   int64_t q_at() const { return G() * H + n(); }
   int64_t in_columns() const { return G() * H + n(); }  // those that W feeds
-  int64_t P() const { return q_at() + (UNITS[unit].keeps_q ? H : 0); }
+  int64_t q_end() const { return q_at() + (UNITS[unit].keeps_q ? H : 0); }
+  bool normed() const { return epsilon > 0; }
+  int64_t normed_at() const { return q_end(); }
+  int64_t inverse_at() const { return q_end() + G() * H; }
+  int64_t P() const { return q_end() + (normed() ? G() * (H + 1) : 0); }
   int64_t recurrent_at() const { return UNITS[unit].keeps_q ? q_at() : 0; }  // where the gated sum goes
 };
 
 // One layer's parameters in the layout of the state_dict; gradients have the same.
 template <class F>
 struct Layer {
-  F *W, *U, *U_candidate, *b, *w_g, *u_g, *b_g;  // null where the layer has none
+  F *W, *U, *U_candidate, *b, *w_g, *u_g, *b_g, *gain;  // null where the layer has none
 };
 
 template <class F>
@@ -57,12 +67,12 @@ struct Forward {
   const F* x;            // (T, B, I), or
   const int64_t* index;  // (T, B)
   const F* h0;           // (B, L*H)
-  const F* c0;           // (B, L*H), LSTM
+  const F* c0;           // (B, L*H), where there are cells
   const Layer<const F>* layers;
   const int64_t* active;  // (T,) rows still running at t: a prefix, since rows are sorted by falling length
   const F* masks;         // (T, B, (L-1)*H) or null
   F* h;                   // (T, B, L*H), zero beyond a row's end
-  F* c;                   // (T, B, L*H), LSTM
+  F* c;                   // (T, B, L*H), where there are cells
   F* saved;               // (T, B, L*P) activations; null: not kept
 };
 
@@ -76,7 +86,7 @@ struct Backward {
   const Layer<F>* gradients;  // zero on entry; members null where no gradient is wanted
   F* dx;                      // (T, B, I), zero on entry, or null
   F* dh0;                     // (B, L*H)
-  F* dc0;                     // (B, L*H), LSTM
+  F* dc0;                     // (B, L*H), where there are cells
 };
 
 // parallel(n, body): calls body(i) once for each i < n, in any order, on as many threads as there are. What a body throws

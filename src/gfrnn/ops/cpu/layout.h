@@ -77,6 +77,12 @@ List<Recurrent<F>> recurrent_products(const Shape& s, const Layer<F>& w, int64_t
   return products;
 }
 
+// The bias that column k starts from; where pre-activations are normalised, theirs comes after it.
+template <class F>
+F first_bias(const Shape& s, const Rows<const F>& bias, int64_t k) {
+  return bias.size() == 0 || (s.normed() && k < s.global_at()) ? F(0) : *bias[k];
+}
+
 // (entries, P): what a row starts from, the bias, or for index input the bias plus the column of W of each index.
 template <class Mode, class F = typename Mode::Number>
 Room<F> start_table(const Shape& s, const Layer<const F>& w, int64_t j) {
@@ -90,7 +96,7 @@ Room<F> start_table(const Shape& s, const Layer<const F>& w, int64_t j) {
   clear<F>(table.get(), entries * P);
   for (int64_t e0 = 0; e0 < entries; e0 += BLOCK)
     for (int64_t k = 0; k < columns; k++) {
-      const F start = bias.size() == 0 ? 0 : *bias[k];
+      const F start = first_bias<F>(s, bias, k);
       for (int64_t e = e0; e < smaller(e0 + BLOCK, entries); e++)
         table.get()[e * P + k] = start + (s.looks_up(j) ? Mode::value(in[k][e]) : 0);
     }
@@ -108,7 +114,7 @@ Room<F> start_rows(const Shape& s, const Layer<const F>& w, int64_t j, const int
   clear<F>(rows.get(), s.B * s.P());
   for (int64_t b = 0; b < s.B; b++)
     for (int64_t k = 0; k < s.in_columns(); k++)
-      rows.get()[b * s.P() + k] = (bias.size() == 0 ? 0 : *bias[k]) + (s.looks_up(j) ? Mode::value(in[k][index[b]]) : 0);
+      rows.get()[b * s.P() + k] = first_bias<F>(s, bias, k) + (s.looks_up(j) ? Mode::value(in[k][index[b]]) : 0);
   return rows;
 }
 

@@ -24,10 +24,10 @@ using ForwardResult = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>
 template <class F>
 ForwardResult forward_as(const Arguments<F>& a, bool keep, bool return_gates) {
   const Shape& s = a.shape;
-  const bool lstm = s.unit == gfrnn::LSTM, gates_wanted = return_gates && s.wiring == gfrnn::GATED;
+  const bool cell = s.cell(), gates_wanted = return_gates && s.wiring == gfrnn::GATED;
   const int64_t LP = s.L * s.P();
   Tensor h = fresh_large(a.h0, {s.T, s.B, s.L * s.H});
-  Tensor c = lstm ? fresh_large(a.h0, {s.T, s.B, s.L * s.H}) : fresh(a.h0, {0});
+  Tensor c = cell ? fresh_large(a.h0, {s.T, s.B, s.L * s.H}) : fresh(a.h0, {0});
   Tensor saved = keep || gates_wanted ? fresh_large(a.h0, {s.T, s.B, LP}) : fresh(a.h0, {0});
   for (int64_t t = 0; t < s.T; t++)
     if (a.active[t] < s.B)
@@ -44,16 +44,16 @@ ForwardResult forward_as(const Arguments<F>& a, bool keep, bool return_gates) {
         for (int64_t j = 0; j < s.L; j++)
           std::memcpy(write<F>(gates) + ((t * s.B + b) * s.L + j) * s.L,
                       f.saved + (t * s.B + b) * LP + j * s.P() + s.global_at(), s.L * sizeof(F));
-  return {h, last_step(a, h), lstm ? last_step(a, c) : fresh(a.h0, {0}), gates, c, keep ? saved : fresh(a.h0, {0})};
+  return {h, last_step(a, h), cell ? last_step(a, c) : fresh(a.h0, {0}), gates, c, keep ? saved : fresh(a.h0, {0})};
 }
 
 ForwardResult scan_forward(Tensor x, Tensor h0, Optional c0, std::vector<Tensor> weights, Optional lengths,
                            Optional masks, int64_t unit, int64_t wiring, int64_t input_size, bool own, bool input_skip,
-                           bool bfloat16, bool keep, bool return_gates) {
+                           double epsilon, bool bfloat16, bool keep, bool return_gates) {
   auto run = [&](auto zero) {
     using F = decltype(zero);
     const Arguments<F> a(x, h0, c0, weights, lengths, masks, unit, wiring, input_size, own, input_skip,
-                         bfloat16);
+                         epsilon, bfloat16);
     return forward_as<F>(a, keep, return_gates);
   };
   return h0.scalar_type() == ScalarType::Double ? run(0.0) : run(0.0f);
@@ -76,9 +76,9 @@ std::vector<Tensor> backward_as(const Arguments<F>& a, const Optional& dh_, cons
                                 const Optional& dgates_, const Tensor& h_, const Tensor& c_, const Tensor& saved_,
                                 bool need_dx) {
   const Shape& s = a.shape;
-  const bool lstm = s.unit == gfrnn::LSTM;
+  const bool cell = s.cell();
   expect(h_, "h", type_of<F>(), {s.T, s.B, s.L * s.H});
-  if (lstm) expect(c_, "c", type_of<F>(), {s.T, s.B, s.L * s.H});
+  if (cell) expect(c_, "c", type_of<F>(), {s.T, s.B, s.L * s.H});
   expect(saved_, "saved", type_of<F>(), {s.T, s.B, s.L * s.P()});
   const Tensor h = torch::stable::contiguous(h_), c = torch::stable::contiguous(c_),
                saved = torch::stable::contiguous(saved_);
@@ -86,12 +86,12 @@ std::vector<Tensor> backward_as(const Arguments<F>& a, const Optional& dh_, cons
   if (dh_) expect(*dh_, "dh", type_of<F>(), {s.T, s.B, s.L * s.H}), dh = torch::stable::contiguous(*dh_);
   if (dgates_ && s.wiring == gfrnn::GATED)
     expect(*dgates_, "dgates", type_of<F>(), {s.T, s.B, s.L, s.L}), dgates = torch::stable::contiguous(*dgates_);
-  const Optional dh_n = rows_first(a, dh_n_, "dh_n"), dc_n = lstm ? rows_first(a, dc_n_, "dc_n") : std::nullopt;
+  const Optional dh_n = rows_first(a, dh_n_, "dh_n"), dc_n = cell ? rows_first(a, dc_n_, "dc_n") : std::nullopt;
 
   std::vector<Tensor> gradients;  // dx, dh0, dc0, then one per weight
   gradients.push_back(need_dx && !s.indices ? fresh(a.h0, {s.T, s.B, s.I}, true) : fresh(a.h0, {0}));
   gradients.push_back(fresh(a.h0, {s.L, s.B, s.H}));
-  gradients.push_back(lstm ? fresh(a.h0, {s.L, s.B, s.H}) : fresh(a.h0, {0}));
+  gradients.push_back(cell ? fresh(a.h0, {s.L, s.B, s.H}) : fresh(a.h0, {0}));
   std::vector<gfrnn::Layer<F>> layers;
   size_t next = 0;
   auto zero_like = [&](const F* present) -> F* {
@@ -111,6 +111,7 @@ std::vector<Tensor> backward_as(const Arguments<F>& a, const Optional& dh_, cons
     d.w_g = zero_like(w.w_g);
     d.u_g = zero_like(w.u_g);
     d.b_g = zero_like(w.b_g);
+    d.gain = zero_like(w.gain);
     layers.push_back(d);
   }
   Tensor dh0 = fresh(a.h0, {s.B, s.L * s.H}), dc0 = fresh(a.h0, {s.B, s.L * s.H});
@@ -123,24 +124,24 @@ std::vector<Tensor> backward_as(const Arguments<F>& a, const Optional& dh_, cons
   b.gradients = layers.data();
   b.dx = need_dx && !s.indices ? write<F>(gradients[0]) : nullptr;
   b.dh0 = write<F>(dh0);
-  b.dc0 = lstm ? write<F>(dc0) : nullptr;
+  b.dc0 = cell ? write<F>(dc0) : nullptr;
   if constexpr (sizeof(F) == 4)
     (a.bfloat16 ? kernels().backward_bfloat16 : kernels().backward_float)(b, parallel());
   else
     kernels().backward_double(b, parallel());
   exchange<F>(read<F>(dh0), write<F>(gradients[1]), s.B, s.L, s.H);
-  if (lstm) exchange<F>(read<F>(dc0), write<F>(gradients[2]), s.B, s.L, s.H);
+  if (cell) exchange<F>(read<F>(dc0), write<F>(gradients[2]), s.B, s.L, s.H);
   return gradients;
 }
 
 std::vector<Tensor> scan_backward(Optional dh, Optional dh_n, Optional dc_n, Optional dgates, Tensor x, Tensor h0,
                                   Optional c0, std::vector<Tensor> weights, Optional lengths, Optional masks, Tensor h,
                                   Tensor c, Tensor saved, int64_t unit, int64_t wiring, int64_t input_size, bool own,
-                                  bool input_skip, bool bfloat16, bool need_dx) {
+                                  bool input_skip, double epsilon, bool bfloat16, bool need_dx) {
   auto run = [&](auto zero) {
     using F = decltype(zero);
     const Arguments<F> a(x, h0, c0, weights, lengths, masks, unit, wiring, input_size, own, input_skip,
-                         bfloat16);
+                         epsilon, bfloat16);
     return backward_as<F>(a, dh, dh_n, dc_n, dgates, h, c, saved, need_dx);
   };
   return h0.scalar_type() == ScalarType::Double ? run(0.0) : run(0.0f);
@@ -166,19 +167,20 @@ std::string wirings() {
 STABLE_TORCH_LIBRARY(gfrnn, m) {
   m.def(
       "scan_forward(Tensor x, Tensor h0, Tensor? c0, Tensor[] weights, Tensor? lengths, Tensor? masks, int unit, "
-      "int wiring, int input_size, bool own, bool input_skip, bool bfloat16, bool keep, bool return_gates) "
+      "int wiring, int input_size, bool own, bool input_skip, float epsilon, bool bfloat16, bool keep, "
+      "bool return_gates) "
       "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
   m.def(
       "scan_backward(Tensor? dh, Tensor? dh_n, Tensor? dc_n, Tensor? dgates, Tensor x, Tensor h0, Tensor? c0, "
       "Tensor[] weights, Tensor? lengths, Tensor? masks, Tensor h, Tensor c, Tensor saved, int unit, int wiring, "
-      "int input_size, bool own, bool input_skip, bool bfloat16, bool need_dx) -> Tensor[]");
+      "int input_size, bool own, bool input_skip, float epsilon, bool bfloat16, bool need_dx) -> Tensor[]");
   m.def(
       "generate_pack(Tensor h, Tensor? c, Tensor[] weights, Tensor head, Tensor? head_bias, int unit, int wiring, "
-      "bool own, bool input_skip, bool half) -> Tensor");
+      "bool own, bool input_skip, float epsilon, bool half) -> Tensor");
   m.def(
       "generate(Tensor packed, Tensor logits, Tensor h, Tensor? c, Tensor[] weights, Tensor head, Tensor? head_bias, "
       "Tensor uniform, float temperature, int top_k, float top_p, int unit, int wiring, bool own, bool input_skip, "
-      "bool half) -> (Tensor, Tensor, Tensor, Tensor)");
+      "float epsilon, bool half) -> (Tensor, Tensor, Tensor, Tensor)");
   m.def("isa() -> str");
   m.def("units() -> str");
   m.def("wirings() -> str");

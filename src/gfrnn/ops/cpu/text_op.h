@@ -15,9 +15,9 @@ struct Writer {
   gfrnn::Generate g = {};
 
   Writer(const Tensor& h, const Optional& c, const std::vector<Tensor>& weights, const Tensor& head_,
-         const Optional& bias, int64_t unit, int64_t wiring, bool own, bool input_skip, bool half)
+         const Optional& bias, int64_t unit, int64_t wiring, bool own, bool input_skip, double epsilon, bool half)
       : arguments(torch::stable::new_zeros(h, {1, h.dim() == 3 ? h.size(1) : 1}, ScalarType::Long), h, c, weights,
-                  std::nullopt, std::nullopt, unit, wiring, head_.size(0), own, input_skip, false),
+                  std::nullopt, std::nullopt, unit, wiring, head_.size(0), own, input_skip, epsilon, false),
         head(torch::stable::contiguous(head_)) {
     const Shape& s = arguments.shape;
     STD_TORCH_CHECK(s.B > 0, "gfrnn: no text to write");
@@ -39,8 +39,8 @@ struct Writer {
 };
 
 Tensor generate_pack(Tensor h, Optional c, std::vector<Tensor> weights, Tensor head, Optional head_bias, int64_t unit,
-                     int64_t wiring, bool own, bool input_skip, bool half) {
-  Writer w(h, c, weights, head, head_bias, unit, wiring, own, input_skip, half);
+                     int64_t wiring, bool own, bool input_skip, double epsilon, bool half) {
+  Writer w(h, c, weights, head, head_bias, unit, wiring, own, input_skip, epsilon, half);
   Tensor packed = torch::stable::new_empty(h, {kernels().generate_packed_bytes(w.g)}, ScalarType::Byte);
   w.g.packed = static_cast<char*>(packed.mutable_data_ptr());
   kernels().generate_pack(w.g);
@@ -50,8 +50,8 @@ Tensor generate_pack(Tensor h, Optional c, std::vector<Tensor> weights, Tensor h
 std::tuple<Tensor, Tensor, Tensor, Tensor> generate(Tensor packed, Tensor logits, Tensor h, Optional c,
                                                     std::vector<Tensor> weights, Tensor head, Optional head_bias,
                                                     Tensor uniform, double temperature, int64_t top_k, double top_p,
-                                                    int64_t unit, int64_t wiring, bool own, bool input_skip, bool half) {
-  Writer w(h, c, weights, head, head_bias, unit, wiring, own, input_skip, half);
+                                                    int64_t unit, int64_t wiring, bool own, bool input_skip, double epsilon, bool half) {
+  Writer w(h, c, weights, head, head_bias, unit, wiring, own, input_skip, epsilon, half);
   const Shape& s = w.g.shape;
   expect(packed, "packed", ScalarType::Byte, {kernels().generate_packed_bytes(w.g)});
   expect(logits, "logits", ScalarType::Float, {s.B, w.g.V});
