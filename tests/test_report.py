@@ -16,7 +16,7 @@ from gfrnn.cli import main
 from gfrnn.errors import UsageError
 from gfrnn.report import build as building
 from gfrnn.report import heatmap
-from gfrnn.report.build import build
+from gfrnn.report.build import Report, build
 from gfrnn.report.document import Document, Paragraph, Table
 from gfrnn.report.markdown import mark, markdown
 from gfrnn.report.page import INK, page
@@ -30,13 +30,37 @@ def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two seeds of two rows, one of a third; the gates of the model in the package have been watched."""
     monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("GFRNN_DATA", raising=False)
-    folder = tmp_path / "campaign"
+    return write_campaign(tmp_path / "campaign")
+
+
+def write_campaign(folder: Path) -> Path:
     for seed, (stacked, gated) in enumerate(((1.80, 1.79), (1.81, 1.799)), start=1):
         write_run(folder / f"s{seed}", "modern-stacked-lstm", seed, stacked)
         write_run(folder / f"g{seed}", "modern-gated-lstm", seed, gated)
     write_run(folder / "single", "modern-single-lstm", 1, 1.9)
     shutil.copy(RESULTS / "gates.json", folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Report]:
+    """The campaign and a pair of program models, the folder of the report on them, and the report with its figures."""
+    folder = tmp_path_factory.mktemp("drawn")
+    campaign, out = write_campaign(folder / "campaign"), folder / "out"
+    write_programs(campaign / "ps", "programs-stacked-lstm", 2)
+    write_programs(campaign / "pg", "programs-gated-lstm", 3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GFRNN_CACHE", str(folder / "cache"))
+        patch.delenv("GFRNN_DATA", raising=False)
+        return campaign, out, build([campaign], out)
+
+
+@pytest.fixture
+def nothing_to_draw_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing() -> None:
+        raise UsageError("drawing needs matplotlib")
+
+    monkeypatch.setattr(heatmap, "drawing", missing)
 
 
 class Reader(HTMLParser):
@@ -67,13 +91,15 @@ class Reader(HTMLParser):
 
 
 def table_row(text: str, model: str) -> list[str]:
-    (line,) = [line for line in text.splitlines() if line.startswith(f"| {model} |") and "gfrnn train" in line]
+    """Of the tables of language modelling."""
+    own = [line for line in text.splitlines() if line.startswith(f"| {model} |")]
+    (line,) = [line for line in own if "gfrnn train" in line and "programs-" not in line]
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def test_a_row_has_its_mean_interval_and_seeds_and_a_missing_one_its_command(campaign: Path, tmp_path: Path) -> None:
-    report = build([campaign], tmp_path / "out")
-    text = (tmp_path / "out/REPORT.md").read_text()
+def test_a_row_has_its_mean_interval_and_seeds_and_a_missing_one_its_command(drawn: tuple[Path, Path, Report]) -> None:
+    _, out, report = drawn
+    text = (out / "REPORT.md").read_text()
     _, units, paper, test, interval, seeds, valid, _, command = table_row(text, "LSTM, gated feedback")
     assert (units, paper, test, seeds, valid) == ("3 x 140", "1.842", "**1.794**", "2", "2.000")
     assert re.fullmatch(r"1\.7\d\d to 1\.8\d\d", interval)
@@ -85,15 +111,13 @@ def test_a_row_has_its_mean_interval_and_seeds_and_a_missing_one_its_command(cam
         "`gfrnn train modern-gated-L-gru`",
     ]
     assert "Learning rate: 0.004 for every row." in text
-    assert len(re.findall(r"^\| \d+ \| ", text, flags=re.MULTILINE)) == 20
+    assert len(re.findall(r"^\| \d+ \| ", text.split("## Language modelling")[0], flags=re.MULTILINE)) == 20
     assert all(file.stat().st_size > 500 for file in report.files)
 
 
-def test_the_page_stands_alone(campaign: Path, tmp_path: Path) -> None:
-    write_programs(campaign / "ps", "programs-stacked-lstm", 2)
-    write_programs(campaign / "pg", "programs-gated-lstm", 3)
-    report = build([campaign], tmp_path / "out")
-    text = (tmp_path / "out/report.html").read_text()
+def test_the_page_stands_alone(drawn: tuple[Path, Path, Report]) -> None:
+    _, out, report = drawn
+    text = (out / "report.html").read_text()
     seen = Reader(text)
     assert seen.open == []
     assert seen.fetched == []
@@ -108,17 +132,16 @@ def test_the_page_stands_alone(campaign: Path, tmp_path: Path) -> None:
         assert claim.claim in said
 
 
-def test_the_same_twice(campaign: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        build([campaign], tmp_path / name)
-    assert files(tmp_path / "one") == files(tmp_path / "two")
+def test_the_same_twice(drawn: tuple[Path, Path, Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("GFRNN_DATA", raising=False)
+    campaign, out, _ = drawn
+    build([campaign], tmp_path / "again")
+    assert files(tmp_path / "again") == files(out)
 
 
-def test_without_matplotlib_the_rest_is_there(campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> None:
-        raise UsageError("drawing needs matplotlib")
-
-    monkeypatch.setattr(heatmap, "drawing", missing)
+@pytest.mark.usefixtures("nothing_to_draw_with")
+def test_without_matplotlib_the_rest_is_there(campaign: Path, tmp_path: Path) -> None:
     report = build([campaign], tmp_path / "out")
     text = (tmp_path / "out/REPORT.md").read_text()
     assert building.NO_DRAWING in text
@@ -126,6 +149,7 @@ def test_without_matplotlib_the_rest_is_there(campaign: Path, tmp_path: Path, mo
     assert "| LSTM, gated feedback |" in text
 
 
+@pytest.mark.usefixtures("nothing_to_draw_with")
 def test_what_is_left_out_and_who_is_credited_is_said(campaign: Path, tmp_path: Path) -> None:
     write_run(campaign / "elsewhere", "modern-gated-gru", 1, 1.9, machine={"cpu": "Far CPU", "threads": 2})
     write_run(campaign / "trial", "modern-gated-lstm", 1, 1.9, learning_rate=0.5)
@@ -135,9 +159,9 @@ def test_what_is_left_out_and_who_is_credited_is_said(campaign: Path, tmp_path: 
     assert "With credit: elsewhere was trained elsewhere, on Far CPU" in text
 
 
+@pytest.mark.usefixtures("nothing_to_draw_with")
 def test_the_command(campaign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(heatmap, "drawing", lambda: (_ for _ in ()).throw(UsageError("no")))
     (tmp_path / "runs").mkdir()
     campaign.rename(tmp_path / "runs/campaign")
     assert main(["report", "--quiet"]) == 0  # the campaign that is there

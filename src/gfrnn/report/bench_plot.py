@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gfrnn.errors import UsageError
 from gfrnn.report.curves import COLOURS, STYLES
+from gfrnn.report.pictures import save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +43,7 @@ def draw(results: Results, path: Path) -> list[Path]:
         raise UsageError("--plot: none of the sections that were run has a picture")
     across = min(3, len(panels))
     down = -(-len(panels) // across)
-    with pyplot.rc_context({"svg.hashsalt": "gfrnn", "font.size": 9}):
+    with pyplot.rc_context({"font.size": 9}):
         figure, axes = pyplot.subplots(down, across, figsize=(6.2 * across, 4.6 * down), squeeze=False)
         figure.set_layout_engine("constrained")
         for place in axes.flat[len(panels) :]:
@@ -51,13 +52,7 @@ def draw(results: Results, path: Path) -> list[Path]:
             panel(place, *what)
         where = results["environment"]
         figure.suptitle(f"gfrnn bench: {where['cpu']}, threads: {where['threads']}, torch {where['torch']}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        stem = path.with_suffix("") if path.suffix in (".svg", ".png") else path
-        paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "png")]
-        for file in paths:
-            figure.savefig(file, dpi=150, metadata={"Date": None} if file.suffix == ".svg" else None)
-        pyplot.close(figure)
-    return paths
+        return save(figure, path.with_suffix("") if path.suffix in (".svg", ".png") else path)
 
 
 def speed(axes: Axes, groups: list[Results], title: str) -> None:

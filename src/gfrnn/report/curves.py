@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gfrnn.errors import DataError, UsageError
+from gfrnn.report.pictures import save
 from gfrnn.storage.run_folder import CONFIG
 from gfrnn.training.config import Config
 from gfrnn.training.runlog import read_metrics
@@ -105,13 +106,7 @@ def plot(runs: list[Path], out: Path, names: list[str] | None = None) -> list[Pa
         panel.grid(alpha=0.3)
     panels[0].set_ylabel(f"{NAMES[metrics.pop()]}\n{of_part(parts.pop()) if len(parts) == 1 else ''}".strip())
     add_legend(figure, panels[0], stars, columns)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    files = [out.with_name(f"{out.name}.{suffix}") for suffix in ("svg", "png")]
-    matplotlib.rcParams["svg.hashsalt"] = "gfrnn"  # equal runs give equal files
-    for file in files:
-        figure.savefig(file, dpi=150, metadata={"Date": None} if file.suffix == ".svg" else None)
-    pyplot.close(figure)
-    return files
+    return save(figure, out)
 
 
 def of_part(part: int | None) -> str:

@@ -17,6 +17,7 @@ from gfrnn.report.evidence import Evidence
 from gfrnn.report.finished import Group, Run
 from gfrnn.report.gates import AROUND, BINS, EVENTS
 from gfrnn.report.page import INK, PAPER
+from gfrnn.report.pictures import save
 from gfrnn.report.wording import KINDS, unit_of
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # as those of curves, for the events
@@ -31,7 +32,6 @@ def house_style() -> Iterator[Any]:
     settings: Any = {
         **dict.fromkeys(inks, INK),
         **dict.fromkeys(papers, PAPER),
-        "svg.hashsalt": "gfrnn",
         "font.size": 9,
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -61,13 +61,6 @@ def heat_maps(pairs: list[tuple[str, Run, Run]], metric: str, stem: Path) -> str
     return heatmap.describe(rows)
 
 
-def save(figure: Any, pyplot: Any, stem: Path) -> None:
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(stem.with_name(f"{stem.name}.svg"), metadata={"Date": None})
-    figure.savefig(stem.with_name(f"{stem.name}.png"), dpi=150)
-    pyplot.close(figure)
-
-
 def gate_histograms(document: dict[str, Any], stem: Path) -> None:
     """One panel for each pair of layers: to the right the layer that is heard, upwards the one that hears."""
     mean, histogram = np.array(document["mean"]), np.array(document["histogram"], dtype=float)
@@ -86,7 +79,7 @@ def gate_histograms(document: dict[str, Any], stem: Path) -> None:
             panel.set(xlim=(0, 1), yscale="log", ylim=(1e-4, 1))
         axes[-1, layers // 2].set_xlabel("value of the gate")
         axes[layers // 2, 0].set_ylabel("share of characters (50 bins)")
-        save(figure, pyplot, stem)
+        save(figure, stem)
 
 
 def gates_around(document: dict[str, Any], stem: Path) -> None:
@@ -113,4 +106,4 @@ def gates_around(document: dict[str, Any], stem: Path) -> None:
         lines = axes[0, 0].get_lines()[2:]
         labels = [f"{name} ({event['count']:,})" for name, event in events]
         figure.legend(lines, labels, loc="outside lower center", ncols=len(labels), frameon=False, handlelength=3.5)
-        save(figure, pyplot, stem)
+        save(figure, stem)

@@ -43,7 +43,7 @@ class Run:
     def recipe(self) -> Recipe:
         return find(self.config.recipe)
 
-    @property
+    @cached_property
     def departures(self) -> dict[str, Any]:
         """Options that are not the recipe's and make it another experiment."""
         here, there = self.config.options, self.recipe.config.options
@@ -77,7 +77,7 @@ class Run:
         ]
         return ", ".join([*said, *(["extended"] if self.config.earlier else [])])
 
-    @property
+    @cached_property
     def group(self) -> Group:
         """Runs are compared within one of these only."""
         return self.settings, self.budget

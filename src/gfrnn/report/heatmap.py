@@ -17,6 +17,7 @@ from gfrnn.equations import UNITS, WIRINGS, own_layer
 from gfrnn.errors import UsageError
 from gfrnn.progress import LOG, Progress
 from gfrnn.report.curves import shortest_names
+from gfrnn.report.pictures import save
 from gfrnn.storage.run_folder import GRID, GRID_QUICK, model_inside
 from gfrnn.tasks.programs.intervals import Share, paired
 
@@ -106,7 +107,7 @@ def draw(rows: Sequence[Row], metric: str, stem: Path) -> list[Path]:
     lowest = min(shares)
     highest = max(*shares, lowest + 0.01)  # a scale of no width would colour equal maps differently
     most = max(0.01, *(abs(share.value) for row in rows for share in row.gain.values()))
-    settings: Any = {"svg.hashsalt": "gfrnn", "font.size": 9, "hatch.linewidth": 0.6}
+    settings: Any = {"font.size": 9, "hatch.linewidth": 0.6}
     with pyplot.rc_context(settings):
         figure, axes = pyplot.subplots(
             len(rows), 3, figsize=(15.5, 0.9 + 2.75 * len(rows)), squeeze=False, layout="constrained"
@@ -121,12 +122,7 @@ def draw(rows: Sequence[Row], metric: str, stem: Path) -> list[Path]:
             figure.colorbar(gain, ax=right, label="percentage points", format=_percent_tick, pad=0.02)
         figure.suptitle(f"Program evaluation: {METRICS[metric]} (%); {rows[0].per_cell:,} programs a cell")
         figure.supxlabel(NOISE, fontsize=8)
-        stem.parent.mkdir(parents=True, exist_ok=True)
-        paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("svg", "png")]
-        for path in paths:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
-        pyplot.close(figure)
-    return paths
+        return save(figure, stem)
 
 
 def drawing() -> Any:

@@ -32,6 +32,7 @@ NESTINGS, LENGTHS = range(1, 6), range(1, 11)
 PER_CELL, PER_CELL_QUICK = 2000, 200
 GRID_SEED = 0
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+VALUES = {digit: value for value, digit in enumerate(DIGITS)}
 COUNTS = ("target_symbols", "right_symbols")  # of each program of a cell, for comparing runs program by program
 
 
@@ -97,7 +98,7 @@ def pack(counts: Iterable[int]) -> str:
 
 
 def unpack(text: str) -> list[int]:
-    return [DIGITS.index(character) for character in text]
+    return [VALUES[character] for character in text]
 
 
 def grid_of(
