@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +120,18 @@ MAIN = [
 every_unit_of_torch = pytest.mark.parametrize("unit", TORCH)
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 main_cases = pytest.mark.parametrize("case", MAIN, ids=str)
+
+
+def taking_turns(name: str, values: Sequence[Any], cases: Sequence[Case] = (), whole: Sequence[Case] = ()) -> Any:
+    """Parametrizes `case` and `name`: each of the cases (all) meets one of the values, each of `whole` (MAIN) all."""
+    cases, whole = cases or CASES, whole if cases else MAIN
+    found = []
+    for n, case in enumerate(cases):
+        turn = (n + n // 4) % len(values)  # four neighbours are one network with all options
+        found += [(case, value) for k, value in enumerate(values) if k == turn or case in whole]
+    return pytest.mark.parametrize(("case", name), found, ids=str)
+
+
 gated_cases = pytest.mark.parametrize("case", [case for case in MAIN if case.has_gates], ids=str)
 
 

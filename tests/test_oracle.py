@@ -9,9 +9,8 @@ from typing import Any
 import cases
 import numpy as np
 import oracle
-import pytest
 import torch
-from cases import BATCH, HIDDEN, INPUT, TIME, Case, every_backend, every_case, main_cases
+from cases import BATCH, HIDDEN, INPUT, TIME, Case, every_backend, taking_turns
 from tolerance import assert_close
 
 from gfrnn import equations, ops
@@ -57,28 +56,18 @@ def named(result: Any, case: Case) -> oracle.Result:
 
 
 @every_backend
-@pytest.mark.parametrize("kind", KINDS)
-@every_case
-def test_values(case: Case, kind: str, backend: str) -> None:
-    layer, x, state, lengths = problem(case, kind)
-    layer.backend = backend
-    result = named(layer(x, cases.as_hx(state), lengths=lengths, return_gates=True), case)
-    for name, actual, truth in zip(NAMES, result, expected(case, kind), strict=True):
-        assert (actual is None) == (truth is None), name
-        if truth is not None:
-            assert_close(actual, truth, what=name)
-
-
-@every_backend
-@pytest.mark.parametrize("kind", KINDS)
-@every_case
-def test_gradients(case: Case, kind: str, backend: str) -> None:
+@taking_turns("kind", KINDS)
+def test_values_and_gradients(case: Case, kind: str, backend: str) -> None:
     layer, x, state, lengths = problem(case, kind)
     layer.backend = backend
     places = dict(zip(("h0", "c0"), state, strict=False)) | ({} if kind == "integer" else {"x": x})
     for tensor in places.values():
         tensor.requires_grad_()
     result = named(layer(x, cases.as_hx(state), lengths=lengths, return_gates=True), case)
+    for name, actual, truth in zip(NAMES, result, expected(case, kind), strict=True):
+        assert (actual is None) == (truth is None), name
+        if truth is not None:
+            assert_close(actual, truth, what=name)
     weigh = cotangents(expected(case, kind))
     pairs = zip(result, weigh, strict=True)
     sum((value * torch.from_numpy(weight)).sum() for value, weight in pairs if value is not None).backward()
@@ -91,8 +80,7 @@ def test_gradients(case: Case, kind: str, backend: str) -> None:
 
 
 @every_backend
-@pytest.mark.parametrize("kind", KINDS)
-@main_cases
+@taking_turns("kind", KINDS, cases.MAIN)
 def test_dropout_masks_act_on_the_way_up_only(case: Case, kind: str, backend: str) -> None:
     layer, x, state, lengths = problem(case, kind)
     masks = torch.bernoulli(torch.full((TIME, BATCH, case.num_layers - 1, HIDDEN), 0.5, dtype=torch.float64)) * 2

@@ -7,11 +7,12 @@ from typing import Any
 import cases
 import pytest
 import torch
-from cases import HIDDEN, INPUT, TIME, Case, every_backend, every_case, main_cases
+from cases import HIDDEN, INPUT, TIME, Case, every_backend, every_case, main_cases, taking_turns
 from tolerance import assert_all_close, assert_close
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-KINDS = pytest.mark.parametrize("kind", ["dense", "integer"])
+KINDS = ("dense", "integer")
+every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def make_input(kind: str, time: int = TIME, batch: int = 3) -> torch.Tensor:
@@ -24,8 +25,7 @@ def row(state: Any, b: int) -> Any:
 
 
 @every_backend
-@KINDS
-@every_case
+@taking_turns("kind", KINDS)
 def test_step_by_step_is_the_whole_sequence(case: Case, kind: str, backend: str) -> None:
     layer, x = case.layer(backend=backend), make_input(kind)
     state = cases.as_hx(cases.state_of(case, batch=3))
@@ -66,8 +66,7 @@ def test_two_halves_are_the_whole(case: Case, backend: str) -> None:
 
 
 @every_backend
-@KINDS
-@every_case
+@taking_turns("kind", KINDS)
 def test_the_future_cannot_change_the_past(case: Case, kind: str, backend: str) -> None:
     layer, x = case.layer(backend=backend, output="all"), make_input(kind)
     changed = x.clone()
@@ -91,8 +90,7 @@ def test_rows_of_the_batch_do_not_know_each_other(case: Case, backend: str) -> N
 
 
 @every_backend
-@KINDS
-@every_case
+@taking_turns("kind", KINDS)
 def test_ragged_lengths_are_each_row_alone(case: Case, kind: str, backend: str) -> None:
     layer, x = case.layer(backend=backend), make_input(kind)
     lengths = [2, TIME, 1]
@@ -125,7 +123,7 @@ def test_padding_gets_no_gradient(case: Case, backend: str) -> None:
 
 @every_backend
 @pytest.mark.parametrize("sort", [True, False])
-@KINDS
+@every_kind
 @main_cases
 def test_packed_is_lengths(case: Case, kind: str, sort: bool, backend: str) -> None:
     layer, x = case.layer(backend=backend), make_input(kind)
@@ -144,7 +142,7 @@ def test_packed_is_lengths(case: Case, kind: str, sort: bool, backend: str) -> N
 
 
 @every_backend
-@KINDS
+@every_kind
 @main_cases
 def test_batch_first_and_unbatched(case: Case, kind: str, backend: str) -> None:
     layer, x = case.layer(backend=backend), make_input(kind)
@@ -207,8 +205,7 @@ def test_nothing_uninitialised_is_read(case: Case, backend: str, nan_in_fresh_me
 
 
 @every_backend
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@every_case
+@taking_turns("dtype", [torch.float32, torch.float64])
 def test_saturating_weights_stay_finite(case: Case, dtype: torch.dtype, backend: str) -> None:
     layer = case.layer(backend=backend, output="all", dtype=dtype)
     with torch.no_grad():

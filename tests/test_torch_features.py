@@ -10,7 +10,7 @@ from typing import Any
 import cases
 import pytest
 import torch
-from cases import HIDDEN, INPUT, TIME, Case, every_backend, every_case, main_cases
+from cases import HIDDEN, INPUT, TIME, Case, every_backend, every_case, main_cases, taking_turns
 from tolerance import assert_all_close, assert_close
 
 from gfrnn import ops
@@ -23,7 +23,8 @@ TRACED = [
     Case("gru", "feedback", "own", num_layers=2),
     Case("tanh", "stacked", num_layers=2),
 ]
-traced_cases = pytest.mark.parametrize("case", TRACED, ids=str)
+# One of each kind, and what those leave out, where the options of a network hardly matter.
+KINDS = [*cases.MAIN, Case("lstm", "gated", bias=False), Case("gru", "feedback", num_layers=1)]
 
 
 def equal(one: Any, other: Any) -> None:
@@ -32,7 +33,7 @@ def equal(one: Any, other: Any) -> None:
 
 
 @every_backend
-@every_case
+@main_cases
 def test_copies_are_equal_and_apart(case: Case, backend: str) -> None:
     layer, x = case.layer(backend=backend, output="all"), cases.dense_input()
     before = layer(x, return_gates=True)
@@ -80,7 +81,7 @@ def test_float64_from_the_start() -> None:
     assert cases.LAYERS["gru"](INPUT, HIDDEN).weight_ih_l0.dtype == torch.get_default_dtype()
 
 
-@every_case
+@pytest.mark.parametrize("case", KINDS, ids=str)
 def test_meta_device(case: Case) -> None:
     layer = cases.LAYERS[case.unit](INPUT, HIDDEN, device="meta", output="all", **case.options)
     assert all(parameter.is_meta for parameter in layer.parameters())
@@ -103,8 +104,7 @@ def test_meta_device_as_a_context() -> None:
 
 
 @every_backend
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@every_case
+@taking_turns("dtype", [torch.float32, torch.bfloat16], KINDS)
 def test_bf16_autocast(case: Case, dtype: torch.dtype, backend: str) -> None:
     """Autocast feeds the layer either dtype; products are in bfloat16, and what comes out in the weights' float32."""
     layer = case.layer(backend=backend, dtype=torch.float32)
@@ -156,7 +156,7 @@ def test_bf16_autocast_inside_a_model() -> None:
 
 
 @every_backend
-@every_case
+@main_cases
 def test_functional_call(case: Case, backend: str) -> None:
     layer, other, x = case.layer(backend=backend, seed=1), case.layer(seed=2), cases.dense_input()
     before = layer(x)
@@ -204,16 +204,19 @@ def compiled_equals_eager(layer: Any, x: torch.Tensor, state: Any, compiler: str
 
 @tracer_quirk
 @every_backend
-@traced_cases
-def test_compile_fullgraph(case: Case, backend: str) -> None:
+@pytest.mark.parametrize(("case", "ragged"), [(TRACED[0], False), (TRACED[1], True), (TRACED[2], False)], ids=str)
+def test_compile_fullgraph(case: Case, ragged: bool, backend: str) -> None:
     layer, state = case.layer(backend=backend), cases.as_hx(cases.state_of(case))
-    compiled_equals_eager(layer, cases.dense_input(2), state, "aot_eager", return_gates=True)
-    compiled_equals_eager(layer, cases.integer_input(2), state, "aot_eager", lengths=torch.tensor([1, 2]))
+    x, lengths = (cases.integer_input(2), torch.tensor([1, 2])) if ragged else (cases.dense_input(2), None)
+    compiled_equals_eager(layer, x, state, "aot_eager", lengths=lengths, return_gates=not ragged)
 
 
 def compile_to_machine_code(backend: str) -> None:
+    from torch._inductor import config
+
     layer = Case("tanh", "gated", num_layers=2).layer(backend=backend)
-    compiled_equals_eager(layer, cases.dense_input(2), None, "inductor")
+    with config.patch(compile_threads=1):  # no pool of processes, each of which imports torch
+        compiled_equals_eager(layer, cases.dense_input(2), None, "inductor")
 
 
 @tracer_quirk
@@ -242,18 +245,21 @@ def test_compile_with_dropout(backend: str) -> None:
 
 
 @every_backend
-@traced_cases
-def test_export_with_dynamic_batch(case: Case, backend: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "make"),
+    [(TRACED[0], cases.integer_input), (TRACED[1], cases.dense_input), (TRACED[2], cases.integer_input)],
+    ids=["lstm-indices", "gru-dense", "tanh-indices"],
+)
+def test_export_with_dynamic_batch(case: Case, make: Any, backend: str) -> None:
     layer = case.layer(backend=backend).eval()
     state = cases.as_hx(cases.state_of(case, batch=3))
     batch = torch.export.Dim("batch", min=1, max=64)
     hx_shape: Any = {1: batch} if not layer.has_cell else ({1: batch}, {1: batch})
-    for x in (cases.dense_input(2, 3), cases.integer_input(2, 3)):
-        program = torch.export.export(layer, (x, state), dynamic_shapes={"input": {1: batch}, "hx": hx_shape})
-        for size in (1, 5):
-            wide = cases.dense_input(2, size) if x.is_floating_point() else cases.integer_input(2, size)
-            start = cases.as_hx(cases.state_of(case, batch=size))
-            assert_all_close(cases.tensors(program.module()(wide, start)), cases.tensors(layer(wide, start)))
+    shapes = {"input": {1: batch}, "hx": hx_shape}
+    program = torch.export.export(layer, (make(2, 3), state), dynamic_shapes=shapes).module()
+    for size in (1, 5):
+        wide, start = make(2, size), cases.as_hx(cases.state_of(case, batch=size))
+        assert_all_close(cases.tensors(program(wide, start)), cases.tensors(layer(wide, start)))
 
 
 # A loop in Python is unrolled when it is traced, so its length is fixed; the fused op keeps time inside.
