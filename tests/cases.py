@@ -151,6 +151,8 @@ def backends_twice_differentiable() -> list[str]:
 
 
 every_backend = pytest.mark.parametrize("backend", backends())
+# For what follows from the oracle's test of every case on every backend, or depends on few options.
+backends_take_turns = taking_turns("backend", backends())
 
 
 def state_of(case: Case, batch: int = BATCH, hidden: int = HIDDEN, dtype: torch.dtype = torch.float64) -> list[Tensor]:

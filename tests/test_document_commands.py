@@ -146,10 +146,12 @@ def made_quick(command: Command, trained: dict[str, str], folder: Path) -> list[
         del rest[place : place + 2]
     words: list[str] = []
     for word in rest:
-        if word.startswith("results/"):
+        if "--heatmap" in rest and word.startswith(("results/", "runs/", "/shared/runs/")):
+            words += files(
+                "results/programs/programs-*-lstm"
+            )  # drawn from what was evaluated; all: faults/test_reports
+        elif word.startswith("results/"):
             words += files(word)
-        elif word.startswith(("runs/", "/shared/runs/")) and "--heatmap" in rest:  # drawn from what was evaluated
-            words += files("results/programs/programs-*")
         elif word.startswith(("runs/", "/shared/runs/")):
             words.append(trained["programs" if verb == "run-program" else "run"])
         else:
@@ -162,12 +164,15 @@ def made_quick(command: Command, trained: dict[str, str], folder: Path) -> list[
         words += ["--updates", "4"] if "--extend" in words else []
     elif verb == "eval":
         words += ["--data", trained["text"]]
-        if "--dynamic" in words and "--learning-rate" not in words:
-            # Chosen quickly, or given where an earlier command has chosen.
+        if "--dynamic" in words:
+            # Without a look at the training text, and chosen quickly, or given where an earlier command has chosen.
             words += ["--rule", "sgd", "--limit", "60"]
-            words += [] if "--choose" in words else ["--learning-rate", "0.1"]
+            words += [] if {"--choose", "--learning-rate"} & set(words) else ["--learning-rate", "0.1"]
     elif verb == "generate":
         words += ["--chars", "20"]
+    elif verb == "export" and "--help" not in words:
+        words = words if trained["run"] in words else [trained["run"], *words]
+        words = words if "--format" in words else [*words, "--format", "onnx"]  # as it is unasked
     elif verb == "programs":
         words += ["--count", "20"]
     elif verb == "plot":

@@ -116,8 +116,8 @@ def fuzz(calls: int, seed: int) -> dict[str, int]:
 
 @needs_op
 def test_nonsense_raises_and_never_crashes() -> None:
-    found = fuzz(2000, seed=0)
-    assert found["raised"] > 500 and found["answered"] > 200
+    found = fuzz(1000, seed=0)
+    assert found["raised"] > 250 and found["answered"] > 100
 
 
 @needs_op

@@ -41,12 +41,13 @@ SWEEP = """
 SCAN = """
     from gfrnn import GFLSTM
 
-    def train(hidden, batch):
-        layer = GFLSTM(8, hidden, 3, backend="cpu")
-        layer(torch.randn(4, batch, 8))[0].sum().backward()
+    def train(layer, x):
+        layer.zero_grad()
+        layer(x)[0].sum().backward()
 
-    train(4, 6)  # torch's own threads are there now
-    sweep(lambda: train(200, 400))
+    train(GFLSTM(8, 4, 3, backend="cpu"), torch.randn(4, 6, 8))  # torch's own threads are there now
+    layer, x = GFLSTM(8, 200, 3, backend="cpu"), torch.randn(4, 400, 8)
+    sweep(lambda: train(layer, x))
 """
 
 TEXT = """

@@ -49,9 +49,9 @@ def write(model: CharLM, backend: str, sampling: Sampling, half: bool = False) -
 
 @pytest.mark.parametrize(("unit", "wiring", "gates_see"), MODELS)
 def test_it_writes_what_python_writes(unit: str, wiring: str, gates_see: str) -> None:
-    for sampling, (skip, output, layers) in zip(
-        SAMPLINGS, itertools.cycle([(True, "all", 3), (False, "last", 2), (True, "last", 1)]), strict=False
-    ):
+    models = itertools.cycle([(True, "all", 3), (False, "last", 2), (True, "last", 1)])
+    meetings = list(zip(SAMPLINGS, models, strict=False))
+    for sampling, (skip, output, layers) in meetings[MODELS.index((unit, wiring, gates_see)) % 2 :: 2]:
         model = make(unit, wiring, gates_see, layers, input_skip=skip, output=output)
         assert write(model, "cpu", sampling) == write(model, "manual", sampling)
 

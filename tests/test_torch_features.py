@@ -10,7 +10,7 @@ from typing import Any
 import cases
 import pytest
 import torch
-from cases import HIDDEN, INPUT, TIME, Case, every_backend, every_case, main_cases, taking_turns
+from cases import HIDDEN, INPUT, TIME, Case, backends_take_turns, every_backend, main_cases, taking_turns
 from tolerance import assert_all_close, assert_close
 
 from gfrnn import ops
@@ -55,8 +55,7 @@ def test_torch_save_of_a_state_dict(case: Case) -> None:
     equal(layer(cases.dense_input()), other(cases.dense_input()))
 
 
-@every_backend
-@every_case
+@backends_take_turns
 def test_float64_and_float32(case: Case, backend: str) -> None:
     """.to(dtype) moves everything, and float32 is as near to the oracle as the reference is in float32."""
     layer = case.layer(output="all")
