@@ -149,7 +149,7 @@ def made_quick(command: Command, trained: dict[str, str], folder: Path) -> list[
         if "--heatmap" in rest and word.startswith(("results/", "runs/", "/shared/runs/")):
             words += files(
                 "results/programs/programs-*-lstm"
-            )  # drawn from what was evaluated; all: faults/test_reports
+            )  # drawn from what was evaluated
         elif word.startswith("results/"):
             words += files(word)
         elif word.startswith(("runs/", "/shared/runs/")):
