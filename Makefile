@@ -33,11 +33,12 @@ browser: | build  ## find or install what the tests of `gfrnn explore` need: Chr
 	@test -e $(AXE) || npm install --prefix build/browser --no-audit --no-fund --silent axe-core@4.14.0 >/dev/null 2>&1 \
 	  || echo "axe-core could not be fetched from npm: the page's accessibility is not tested"
 
+# Compiled modules are kept, whatever the environment says: many a test starts processes that import everything.
 test: setup browser  ## ruff, mypy, pytest: what CI runs, about twelve minutes on two cores
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS)
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS)
 
 slow: setup      ## the tests too long for every day
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m slow --timeout 3600

@@ -66,6 +66,22 @@ def count_orthogonal(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
     return made
 
 
+@pytest.fixture
+def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a figure's two files the PNG stays empty: for large figures of which the SVG is looked at."""
+    from matplotlib.figure import Figure
+
+    draw = Figure.savefig
+
+    def savefig(figure: Figure, path: Path, **options: Any) -> None:
+        if path.suffix == ".png":
+            path.touch()
+        else:
+            draw(figure, path, **options)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+
+
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the tiny run comes to when nothing happens to it."""

@@ -207,6 +207,7 @@ def test_marks_and_what_only_looks_like_them() -> None:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.usefixtures("svg_alone")
 def test_the_published_report_is_what_its_runs_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`gfrnn report results --out results` writes it. Figures are compared by their words, not matplotlib's shapes."""
     monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))

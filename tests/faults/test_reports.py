@@ -78,6 +78,7 @@ def test_the_logged_run_still_gives_its_published_curves(tmp_path: Path) -> None
     assert picture(tmp_path, LOGGED)["of.svg"] == (LOGGED / "curves.svg").read_bytes()
 
 
+@pytest.mark.usefixtures("svg_alone")
 def test_the_logged_grids_still_give_their_published_heat_maps_and_numbers(tmp_path: Path) -> None:
     runs = sorted((RESULTS / "programs").glob("programs-*"))
     assert len(runs) == 4
