@@ -18,7 +18,7 @@ def faults():
     torch.ones(16_000_000)  # 64 MB: more than glibc ever keeps of its own accord
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-print([faults() for _ in range(40)][-1])
+print([faults() for _ in range(10)][-1])
 """
 
 
