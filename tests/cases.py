@@ -122,14 +122,18 @@ every_case = pytest.mark.parametrize("case", CASES, ids=str)
 main_cases = pytest.mark.parametrize("case", MAIN, ids=str)
 
 
-def taking_turns(name: str, values: Sequence[Any], cases: Sequence[Case] = (), whole: Sequence[Case] = ()) -> Any:
-    """Parametrizes `case` and `name`: each of the cases (all) meets one of the values, each of `whole` (MAIN) all."""
-    cases, whole = cases or CASES, whole if cases else MAIN
-    found = []
-    for n, case in enumerate(cases):
-        turn = (n + n // 4) % len(values)  # four neighbours are one network with all options
-        found += [(case, value) for k, value in enumerate(values) if k == turn or case in whole]
-    return pytest.mark.parametrize(("case", name), found, ids=str)
+def taking_turns(
+    names: str, *values: Sequence[Any], among: Sequence[Case] = CASES, whole: Sequence[Case] = MAIN
+) -> pytest.MarkDecorator:
+    """Parametrizes `case` and `names` ("kind, backend", with the values of each).
+
+    Each case `among` them meets one combination of the values, and those that are `whole` meet all.
+    """
+    found, combinations = [], list(itertools.product(*values))
+    for n, case in enumerate(among):
+        turn = (n + n // 4) % len(combinations)  # four neighbours are one network with all options
+        found += [(case, *one) for k, one in enumerate(combinations) if k == turn or case in whole]
+    return pytest.mark.parametrize(("case", *names.split(", ")), found, ids=str)
 
 
 gated_cases = pytest.mark.parametrize("case", [case for case in MAIN if case.has_gates], ids=str)

@@ -147,9 +147,7 @@ def made_quick(command: Command, trained: dict[str, str], folder: Path) -> list[
     words: list[str] = []
     for word in rest:
         if "--heatmap" in rest and word.startswith(("results/", "runs/", "/shared/runs/")):
-            words += files(
-                "results/programs/programs-*-lstm"
-            )  # drawn from what was evaluated
+            words += files("results/programs/programs-*-lstm")  # drawn from what was evaluated
         elif word.startswith("results/"):
             words += files(word)
         elif word.startswith(("runs/", "/shared/runs/")):

@@ -80,7 +80,7 @@ def test_values_and_gradients(case: Case, kind: str, backend: str) -> None:
 
 
 @every_backend
-@taking_turns("kind", KINDS, cases.MAIN)
+@taking_turns("kind", KINDS, among=cases.MAIN, whole=())
 def test_dropout_masks_act_on_the_way_up_only(case: Case, kind: str, backend: str) -> None:
     layer, x, state, lengths = problem(case, kind)
     masks = torch.bernoulli(torch.full((TIME, BATCH, case.num_layers - 1, HIDDEN), 0.5, dtype=torch.float64)) * 2

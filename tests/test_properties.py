@@ -24,8 +24,7 @@ def row(state: Any, b: int) -> Any:
     return cases.as_hx([part[:, b : b + 1] for part in cases.tensors(state)])
 
 
-@every_backend
-@taking_turns("kind", KINDS)
+@taking_turns("kind, backend", KINDS, cases.backends())
 def test_step_by_step_is_the_whole_sequence(case: Case, kind: str, backend: str) -> None:
     layer, x = case.layer(backend=backend), make_input(kind)
     state = cases.as_hx(cases.state_of(case, batch=3))
@@ -64,8 +63,7 @@ def test_two_halves_are_the_whole(case: Case, backend: str) -> None:
     assert_all_close(joined, [output, *cases.tensors(last), gates])
 
 
-@every_backend
-@taking_turns("kind", KINDS)
+@taking_turns("kind, backend", KINDS, cases.backends())
 def test_the_future_cannot_change_the_past(case: Case, kind: str, backend: str) -> None:
     layer, x = case.layer(backend=backend, output="all"), make_input(kind)
     changed = x.clone()
@@ -87,8 +85,7 @@ def test_rows_of_the_batch_do_not_know_each_other(case: Case, backend: str) -> N
     assert_all_close(permuted, [output[:, order], *(part[:, order] for part in last), gates[:, order]])
 
 
-@every_backend
-@taking_turns("kind", KINDS)
+@taking_turns("kind, backend", KINDS, cases.backends())
 def test_ragged_lengths_are_each_row_alone(case: Case, kind: str, backend: str) -> None:
     layer, x = case.layer(backend=backend), make_input(kind)
     lengths = [2, TIME, 1]
@@ -199,8 +196,7 @@ def test_nothing_uninitialised_is_read(case: Case, backend: str, nan_in_fresh_me
         assert tensor.grad.isfinite().all()
 
 
-@every_backend
-@taking_turns("dtype", [torch.float32, torch.float64])
+@taking_turns("dtype, backend", [torch.float32, torch.float64], cases.backends())
 def test_saturating_weights_stay_finite(case: Case, dtype: torch.dtype, backend: str) -> None:
     layer = case.layer(backend=backend, output="all", dtype=dtype)
     with torch.no_grad():

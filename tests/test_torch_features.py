@@ -103,7 +103,7 @@ def test_meta_device_as_a_context() -> None:
 
 
 @every_backend
-@taking_turns("dtype", [torch.float32, torch.bfloat16], KINDS)
+@taking_turns("dtype", [torch.float32, torch.bfloat16], among=KINDS, whole=())
 def test_bf16_autocast(case: Case, dtype: torch.dtype, backend: str) -> None:
     """Autocast feeds the layer either dtype; products are in bfloat16, and what comes out in the weights' float32."""
     layer = case.layer(backend=backend, dtype=torch.float32)
