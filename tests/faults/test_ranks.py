@@ -108,20 +108,17 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
+def test_stopped_by_many_signals(tmp_path: Path) -> None:
+    stopped_by_many_signals(tmp_path, 240)
+    assert together(run_command, [line(tmp_path, "run", 240)] * 2) == [(0, "")] * 2
+    assert outcome(tmp_path / "run") == undisturbed(tmp_path, 240)
+
+
+@pytest.mark.soak
 def test_stopped_by_many_signals_and_killed_without_restarts(tmp_path: Path) -> None:
     run, updates = tmp_path / "run", 240
     command = [*LAUNCH, "0", *line(tmp_path, "run", updates)]
-    with started(*command) as process:
-        wait_for_step(process, run, 30)
-        pair = ranks_of(process, run)
-        for _ in range(5):
-            process.send_signal(signal.SIGTERM)
-            time.sleep(0.01)
-        out, error = process.communicate()
-        assert (process.returncode, out) == (75, "")
-        saved = int((run / "LATEST").read_text().removeprefix("step-"))
-        assert error == f"gfrnn: saved at update {saved}; the same command continues\n"
-        assert not any(map(alive, pair))
+    saved = stopped_by_many_signals(tmp_path, updates)
     with started(*command) as process:
         wait_for_step(process, run, saved + 30)
         pair = ranks_of(process, run)
@@ -133,6 +130,23 @@ def test_stopped_by_many_signals_and_killed_without_restarts(tmp_path: Path) -> 
         assert not any(map(alive, pair))
     assert together(run_command, [line(tmp_path, "run", updates)] * 2) == [(0, "")] * 2
     assert outcome(run) == undisturbed(tmp_path, updates)
+
+
+def stopped_by_many_signals(folder: Path, updates: int) -> int:
+    """Both processes are gone, and the update at which they saved."""
+    run = folder / "run"
+    with started(*LAUNCH, "0", *line(folder, "run", updates)) as process:
+        wait_for_step(process, run, 30)
+        pair = ranks_of(process, run)
+        for _ in range(5):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.01)
+        out, error = process.communicate()
+        assert (process.returncode, out) == (75, "")
+        saved = int((run / "LATEST").read_text().removeprefix("step-"))
+        assert error == f"gfrnn: saved at update {saved}; the same command continues\n"
+        assert not any(map(alive, pair))
+    return saved
 
 
 def test_launch_passes_an_error_on_and_says_it_once(tmp_path: Path) -> None:
