@@ -12,7 +12,6 @@ from tolerance import assert_all_close, assert_close
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 KINDS = ("dense", "integer")
-every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def make_input(kind: str, time: int = TIME, batch: int = 3) -> torch.Tensor:
@@ -118,8 +117,7 @@ def test_padding_gets_no_gradient(case: Case, backend: str) -> None:
 
 @every_backend
 @pytest.mark.parametrize("sort", [True, False])
-@every_kind
-@main_cases
+@taking_turns("kind", KINDS, among=cases.MAIN, whole=())
 def test_packed_is_lengths(case: Case, kind: str, sort: bool, backend: str) -> None:
     layer, x = case.layer(backend=backend), make_input(kind)
     lengths = torch.tensor([5, 3, 2] if sort else [2, 5, 3])
@@ -137,8 +135,7 @@ def test_packed_is_lengths(case: Case, kind: str, sort: bool, backend: str) -> N
 
 
 @every_backend
-@every_kind
-@main_cases
+@taking_turns("kind", KINDS, among=cases.MAIN, whole=())
 def test_batch_first_and_unbatched(case: Case, kind: str, backend: str) -> None:
     layer, x = case.layer(backend=backend), make_input(kind)
     state, lengths = cases.state_of(case, batch=3), torch.tensor([2, TIME, 4])
