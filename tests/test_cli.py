@@ -77,7 +77,10 @@ def test_it_is_a_module_too() -> None:
         (["train", "hutter-gated-lstm", "--learning-rate=-1"], "learning_rate must be greater than 0"),
         (["train", "hutter-gated-lstm", "--learning-rate", "nan"], "--learning-rate: expected a number, got 'nan'"),
         (["train", "hutter-gated-lstm", "--clip", "much"], "--clip: expected a number or null, got 'much'"),
-        (["train", "hutter-gated-lstm", "--unit", "ltsm"], "'ltsm' is none of tanh, gru, lstm, bounded-lstm; did you mean 'lstm'?"),
+        (
+            ["train", "hutter-gated-lstm", "--unit", "ltsm"],
+            "'ltsm' is none of tanh, gru, lstm, bounded-lstm; did you mean 'lstm'?",
+        ),
         (["train", "hutter-gated-lstm", "--updates", "-3"], "updates must be at least 1"),
         (["train", "hutter-gated-lstm", "--threads", "0"], "--threads must be at least 1"),
         (["train", "hutter-gated-lstm", "stray"], "unexpected argument 'stray'"),
