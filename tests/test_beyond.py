@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from gfrnn import GFGRU, GFLSTM, GFBoundedLSTM, convert, ops
-from gfrnn.cli import main
 from gfrnn.equations import Scale, settled
 from gfrnn.layers import LAYERS
 from gfrnn.models import CharLM
@@ -81,14 +80,9 @@ def test_who_declines() -> None:
 
 
 @pytest.mark.parametrize("options", [{"normalise": True}, {"unit": "bounded-lstm"}])
-def test_a_saved_model_keeps_it_and_the_page_declines(
-    options: dict[str, object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_saved_model_keeps_it(options: dict[str, object], tmp_path: Path) -> None:
     model = CharLM(**{"unit": "lstm", "hidden_size": 6, "num_layers": 2, **options})
     model.save_pretrained(tmp_path / "model")
     again = CharLM.from_pretrained(tmp_path / "model")
     assert (again.layer.unit, again.layer.normalise) == (model.layer.unit, model.layer.normalise)
     assert (again.score(b"the same") == model.score(b"the same")).all()
-    code = main(["explore", str(tmp_path / "model"), "--out", str(tmp_path / "page.html")])
-    assert code == 2 and "the page knows the paper's units" in capsys.readouterr().err
-    assert not (tmp_path / "page.html").exists()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gfrnn.equations import PAPER
+from gfrnn.equations import EPSILON
 from gfrnn.errors import DataError, UsageError
 from gfrnn.models.char_lm import CharLM
 from gfrnn.models.pretrained import find, read_model
@@ -15,15 +15,12 @@ KEPT = ("unit", "wiring", "hidden_size", "num_layers", "gates_see", "input_skip"
 
 
 def load(run: str | Path) -> CharLM:
-    """The text model of a run folder, a model folder, or the package: one whose maths the page has."""
+    """The text model of a run folder, a model folder, or the package."""
     if read_model(find(run))[0].get("architecture") == "Seq2Seq":
         raise UsageError(
             f"{run} is a program model, and the page is for text models: ask it by gfrnn run-program {run}"
         )
-    model = CharLM.from_pretrained(run)
-    if model.layer.normalise or model.layer.unit not in [unit.name for unit in PAPER]:
-        raise UsageError(f"{run}: the page knows the paper's units, without normalisation, and this model has others")
-    return model
+    return CharLM.from_pretrained(run)
 
 
 def packed(model: CharLM, name: str) -> dict[str, Any]:
@@ -44,7 +41,7 @@ def packed(model: CharLM, name: str) -> dict[str, Any]:
         data += stored.tobytes()
     return {
         "name": name,
-        "config": {key: model.config[key] for key in KEPT},
+        "config": {key: model.config[key] for key in KEPT} | {"epsilon": EPSILON if model.layer.normalise else 0},
         "parameters": sum(values.size for values in state.values()),
         "tensors": tensors,
         "data": base64.b64encode(data).decode("ascii"),

@@ -1,11 +1,11 @@
 // One timestep of a gated-feedback network, as equations.py has it; the names are the paper's.
 //
 // L layers   H units per layer   V symbols
-// G gates of the unit: tanh 1, GRU 3 (r, z, candidate), LSTM 4 (i, f, candidate, o)
+// G gates of the unit: tanh 1, GRU 3 (r, z, candidate), LSTM 4 (i, f, candidate, o), bounded LSTM 3 (f, candidate, o)
 // g[j * L + i] is g^{i->j}. Unit-wise gates come before the candidate here, whatever the order in the file.
 
-const GATES = { tanh: 1, gru: 3, lstm: 4 };
-const CANDIDATE = { tanh: 0, gru: 2, lstm: 2 };
+const GATES = { tanh: 1, gru: 3, lstm: 4, "bounded-lstm": 3 };
+const CANDIDATE = { tanh: 0, gru: 2, lstm: 2, "bounded-lstm": 1 };
 const NO_SYMBOL = -1; // x_t = 0: a character taken away
 
 const sigmoid = (a) => 1 / (1 + Math.exp(-a));
@@ -54,10 +54,11 @@ class Network {
     const rows = [...W, ...w_g];
     const bias = named("bias"),
       gateBias = named("bias_g");
-    const b = Array.from({ length: rows.length }, (_, r) => {
-      if (r >= G * H) return gateBias ? gateBias.values[r - G * H] : 0;
-      return bias ? bias.values[order[Math.floor(r / H)] * H + (r % H)] : 0;
-    });
+    const ofUnits = (vector) =>
+      Array.from({ length: G * H }, (_, r) => vector?.values[order[Math.floor(r / H)] * H + (r % H)] ?? 0);
+    const gain = named("gain") ? ofUnits(named("gain")) : null;
+    const first = gain ? Array(G * H).fill(0) : ofUnits(bias); // a normalised sum gets its bias afterwards
+    const b = [...first, ...w_g.map((_, i) => gateBias?.values[i] ?? 0)];
     const seesX = j === 0 || this.input_skip;
     const U = named("weight_hh"),
       U_candidate = named("weight_fb");
@@ -66,6 +67,8 @@ class Network {
     const own = this.wiring === "stacked" || this.gates_see === "own";
     return {
       table: this.packTable(rows, b, seesX),
+      gain,
+      bias: gain ? ofUnits(bias) : null,
       seesX,
       up:
         j === 0
@@ -118,6 +121,7 @@ class Network {
       this.globalResetGates(j, layer, forced);
       this.gatedSum(j, layer);
       if (layer.U) memory.multiply(layer.U, layer.seen, this.a.at);
+      if (layer.gain) this.normalise(layer);
       UNITS[this.unit](this, j * H);
     }
     this.h.values.set(this.h_new.values);
@@ -145,6 +149,24 @@ class Network {
     });
     this.sum.values.fill(0);
     this.memory.multiply(U_candidate, this.gated_h.at, this.sum.at);
+  }
+
+  // gain a / rms(a) + b for every gate; the candidate comes last, with the gated sum (a GRU's: let in by r) in it.
+  normalise({ gain, bias }) {
+    const { H, G, a, sum } = this;
+    for (let block = 0; block < G; block++) {
+      const at = block * H;
+      if (block === G - 1) {
+        for (let k = 0; k < H; k++) {
+          a.values[at + k] += (this.unit === "gru" ? sigmoid(a.values[k]) : 1) * sum.values[k];
+        }
+        sum.values.fill(0);
+      }
+      let squares = 0;
+      for (let k = at; k < at + H; k++) squares += a.values[k] ** 2;
+      const inverse = 1 / Math.sqrt(squares / H + this.epsilon);
+      for (let k = at; k < at + H; k++) a.values[k] = gain[k] * a.values[k] * inverse + bias[k];
+    }
   }
 
   // The logits of the next symbol; before the first symbol they are the bias alone.
@@ -177,6 +199,15 @@ const UNITS = {
       const o = sigmoid(a.values[2 * H + k]);
       const c_tilde = tanh(a.values[3 * H + k] + sum.values[k]);
       c[at + k] = f * c[at + k] + i * c_tilde;
+      h_new.values[at + k] = o * tanh(c[at + k]);
+    }
+  },
+
+  "bounded-lstm"({ H, a, sum, c, h_new }, at) {
+    for (let k = 0; k < H; k++) {
+      const f = sigmoid(a.values[k]);
+      const o = sigmoid(a.values[H + k]);
+      c[at + k] = f * c[at + k] + (1 - f) * tanh(a.values[2 * H + k] + sum.values[k]);
       h_new.values[at + k] = o * tanh(c[at + k]);
     }
   },

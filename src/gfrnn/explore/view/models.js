@@ -80,11 +80,11 @@ class Model {
   }
 
   get kind() {
-    const units = { tanh: "tanh", gru: "GRU", lstm: "LSTM" }[this.config.unit];
+    const units = { tanh: "tanh", gru: "GRU", lstm: "LSTM", "bounded-lstm": "bounded LSTM" }[this.config.unit];
     const wiring = { gated: "gated-feedback", feedback: "feedback (gates fixed to 1)", stacked: "stacked" }[
       this.config.wiring
     ];
-    return `${wiring} ${units}, ${this.L} × ${this.H} units`;
+    return `${wiring} ${units}${this.config.epsilon ? ", normalised" : ""}, ${this.L} × ${this.H} units`;
   }
 
   letGo() {
