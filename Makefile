@@ -34,7 +34,7 @@ browser: | build  ## find or install what the tests of `gfrnn explore` need: Chr
 	  || echo "axe-core could not be fetched from npm: the page's accessibility is not tested"
 
 # Compiled modules are kept, whatever the environment says: many a test starts processes that import everything.
-test: setup browser  ## ruff, mypy, pytest: what CI runs, about twelve minutes on two cores
+test: setup browser  ## ruff, mypy, pytest: what CI runs, about thirteen minutes on two cores
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
