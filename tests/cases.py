@@ -127,12 +127,15 @@ def taking_turns(
 ) -> pytest.MarkDecorator:
     """Parametrizes `case` and `names` ("kind, backend", with the values of each).
 
-    Each case `among` them meets one combination of the values, and those that are `whole` meet all.
+    Each case `among` them meets one combination of the values, and those that are `whole` meet all; none meets a
+    backend that declines it.
     """
-    found, combinations = [], list(itertools.product(*values))
+    found, every = [], [dict(zip(names.split(", "), one, strict=True)) for one in itertools.product(*values)]
     for n, case in enumerate(among):
+        able = backends_of(case.unit, case.wiring, case.normalise)
+        combinations = [one for one in every if one.get("backend", able[0]) in able]
         turn = (n + n // 4) % len(combinations)  # four neighbours are one network with all options
-        found += [(case, *one) for k, one in enumerate(combinations) if k == turn or case in whole]
+        found += [(case, *one.values()) for k, one in enumerate(combinations) if k == turn or case in whole]
     return pytest.mark.parametrize(("case", *names.split(", ")), found, ids=str)
 
 

@@ -28,7 +28,7 @@ def declined(params: dict[str, Any]) -> bool:
     if params.get("backend") not in cases.backends() or unit not in cases.UNITS:
         return False
     wirings = [wiring] if wiring in cases.WIRINGS else cases.WIRINGS
-    normalise = getattr(network, "normalise", False)
+    normalise = getattr(network, "normalise", params.get("normalise", False))
     return all(params["backend"] not in cases.backends_of(unit, one, normalise) for one in wirings)
 
 
