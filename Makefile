@@ -13,10 +13,13 @@ help:            ## this list
 
 setup: $(STAMP)  ## create .venv with torch, the package and the tools (quick when nothing changed)
 
+# Modules are compiled when they are first imported, most of them never; the op's kernels while pip is busy with torch.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH) "setuptools>=77" wheel
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev,report,export,hf,tensorboard,completion]'
+	$(PIP) "setuptools>=77" wheel
+	@GFRNN_BUILD=kernels $(BIN)/python setup.py -q build_ext & $(PIP) $(TORCH)
+	$(PIP) --no-build-isolation -e '.[dev,report,export,hf,tensorboard,completion]'
 	@touch $(STAMP)
 
 build:

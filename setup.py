@@ -5,9 +5,11 @@ architecture. Whatever goes wrong here costs speed, never the installation: the 
 it was not built is kept in a note where the op would be, and `gfrnn doctor` shows it.
 
     GFRNN_BUILD=never     do not build        GFRNN_BUILD=require   fail when it cannot be built
+    GFRNN_BUILD=kernels   only what needs no torch, so that it can be compiled while torch is installed
     GFRNN_SANITIZE=1      ASan + UBSan build (see `make sanitize`)
 """
 
+import hashlib
 import importlib.util
 import os
 import pathlib
@@ -15,6 +17,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from setuptools import Extension, setup
@@ -60,6 +63,30 @@ def run_compiler(command: list[str], *_: object, **__: object) -> None:
         raise RuntimeError(f"the C++ compiler {name} failed with exit code {done.returncode} and said: {said}")
 
 
+def digest(how: list[str], torch: pathlib.Path | None) -> str:
+    """Of all that an object depends on: the compiler and its options, our sources, torch's version."""
+    said = shutil.which(how[0]) and subprocess.run([how[0], "--version"], capture_output=True, text=True).stdout
+    files = [*sorted(SOURCE.glob("*.h")), *sorted(SOURCE.glob("*.cpp")), *([torch / "version.py"] if torch else [])]
+    contents = [file.read_bytes() for file in files]
+    return hashlib.sha256(b"\0".join([*(word.encode() for word in (*how, said or "")), *contents])).hexdigest()
+
+
+def kept(folder: pathlib.Path, wanted: str, make: Callable[[], str]) -> str:
+    """The object that `make` makes, or made before of the same; who comes meanwhile waits for it."""
+    import fcntl
+
+    folder.mkdir(parents=True, exist_ok=True)
+    note = folder / "made-of.txt"
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        known, _, made = note.read_text(encoding="utf-8").partition("\n") if note.exists() else ("", "", "")
+        if known != wanted or not pathlib.Path(made).is_file():
+            note.unlink(missing_ok=True)
+            made = make()
+            note.write_text(f"{wanted}\n{made}", encoding="utf-8")
+    return made
+
+
 class BuildOp(build_ext):
     """One shared library from kernels.cpp (once per instruction set) and op.cpp (once)."""
 
@@ -82,7 +109,7 @@ class BuildOp(build_ext):
 
     def build_op(self, ext: Extension) -> None:
         torch = torch_folder()
-        if torch is None:
+        if torch is None and MODE != "kernels":
             raise RuntimeError("no torch in the build environment (install with `pip install --no-build-isolation`)")
         flags = [
             "-std=c++20",
@@ -102,22 +129,32 @@ class BuildOp(build_ext):
                 "-fsanitize=address,undefined",
                 "-fno-sanitize-recover=undefined",
             ]
-        build = pathlib.Path(self.build_temp)
+        # Objects outlive the temporary folders that pip builds in.
+        build = pathlib.Path(self.build_temp) if SANITIZE else pathlib.Path("build/op")
         self.compiler.call = self.compiler.spawn = run_compiler  # setuptools' name for it depends on its version
 
-        def compile_one(name: str, isa: str, extra: list[str]) -> str:
-            return self.compiler.compile(
-                [str(SOURCE / name)],
-                output_dir=str(build / isa),
-                include_dirs=[str(SOURCE)],
-                extra_postargs=[*flags, "-isystem", str(torch / "include"), *extra],
-            )[0]
+        def compile_one(name: str, isa: str, extra: list[str], needs: pathlib.Path | None = None) -> str:
+            def make() -> str:
+                return self.compiler.compile(
+                    [str(SOURCE / name)],
+                    output_dir=str(build / isa),
+                    include_dirs=[str(SOURCE)],
+                    extra_postargs=[*flags, *extra, *(["-isystem", str(needs / "include")] if needs else [])],
+                )[0]
+
+            return kept(build / isa, digest([self.compiler.compiler_cxx[0], *flags, *extra], needs), make)
 
         known = [f"-DGFRNN_HAS_{isa.upper()}" for isa in INSTRUCTION_SETS]
-        jobs = [("kernels.cpp", isa, [f"-DGFRNN_ISA={isa}", *isa_flags]) for isa, isa_flags in INSTRUCTION_SETS.items()]
-        jobs.append(("op.cpp", "op", ["-DTORCH_TARGET_VERSION=0x020a000000000000", *known]))
+        jobs = [
+            (compile_one, "kernels.cpp", isa, [f"-DGFRNN_ISA={isa}", *isa_flags])
+            for isa, isa_flags in INSTRUCTION_SETS.items()
+        ]
+        if MODE != "kernels":
+            jobs.append((compile_one, "op.cpp", "op", ["-DTORCH_TARGET_VERSION=0x020a000000000000", *known], torch))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = list(pool.map(lambda job: compile_one(*job), jobs))
+            objects = [job.result() for job in [pool.submit(*job) for job in jobs]]
+        if MODE == "kernels":
+            return
         self.compiler.link_shared_object(
             objects,
             self.get_ext_fullpath(ext.name),

@@ -240,9 +240,8 @@ def test_pairs_are_multiplied_by_the_instruction_made_for_it(flags: list[str], t
 @pytest.mark.skipif(COMPILER is None or NM is None, reason="needs a C++ compiler and nm")
 def test_kernels_as_built_share_no_function(tmp_path: Path) -> None:
     command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(tmp_path / "lib")]
-    command += ["--build-temp", str(tmp_path / "temp")]
     environment = {**os.environ, "GFRNN_BUILD": "require"}
     subprocess.run(command, cwd=TESTS.parent, env=environment, check=True, capture_output=True)
-    objects = list((tmp_path / "temp").rglob("kernels.o"))
+    objects = list((TESTS.parent / "build/op").rglob("kernels.o"))
     assert objects
     assert [name for kernels in objects for name in shared_functions(kernels)] == []
