@@ -44,7 +44,7 @@ def read(terminal: int) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize("columns", [40, 100])
+@pytest.mark.parametrize("columns", [40, pytest.param(100, marks=pytest.mark.slow)])
 def test_training_ends_at_100_percent_with_the_last_words(columns: int, tmp_path: Path) -> None:
     words = [*tiny_words(tmp_path, updates=40, validate_every=0, validate_chars=500), "--out", str(tmp_path / "run")]
     frames = on_a_terminal(words, columns)

@@ -15,7 +15,7 @@ from runs import files
 from gfrnn.cli import main
 from gfrnn.errors import UsageError
 from gfrnn.report import build as building
-from gfrnn.report import heatmap
+from gfrnn.report import grids, heatmap, statistics
 from gfrnn.report.build import Report, build
 from gfrnn.report.document import Document, Paragraph, Table
 from gfrnn.report.markdown import mark, markdown
@@ -25,11 +25,18 @@ RESULTS = Path(__file__).parents[1] / "results"
 Capture = pytest.CaptureFixture[str]
 
 
+def prepare(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """No data of the machine's, and few draws: the sums are in test_statistics.py, and in the published report."""
+    patch.setenv("GFRNN_CACHE", str(folder / "cache"))
+    patch.delenv("GFRNN_DATA", raising=False)
+    for module in (statistics, grids):
+        patch.setattr(module, "RESAMPLES", 50)
+
+
 @pytest.fixture
 def campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two seeds of two rows, one of a third; the gates of the model in the package have been watched."""
-    monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("GFRNN_DATA", raising=False)
+    prepare(monkeypatch, tmp_path)
     return write_campaign(tmp_path / "campaign")
 
 
@@ -50,8 +57,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Report]
     write_programs(campaign / "ps", "programs-stacked-lstm", 2)
     write_programs(campaign / "pg", "programs-gated-lstm", 3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GFRNN_CACHE", str(folder / "cache"))
-        patch.delenv("GFRNN_DATA", raising=False)
+        prepare(patch, folder)
         return campaign, out, build([campaign], out)
 
 
@@ -133,8 +139,7 @@ def test_the_page_stands_alone(drawn: tuple[Path, Path, Report]) -> None:
 
 
 def test_the_same_twice(drawn: tuple[Path, Path, Report], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("GFRNN_DATA", raising=False)
+    prepare(monkeypatch, tmp_path)
     campaign, out, _ = drawn
     build([campaign], tmp_path / "again")
     assert files(tmp_path / "again") == files(out)

@@ -190,8 +190,8 @@ def test_plain_lines_tell_of_every_job(
     assert f"{name} is finished" in out
 
 
-UPDATES = 600
-SELDOM = {"validate_every": 300, "checkpoint_every": 0, "log_every": 10}  # so that there is something to lose
+UPDATES = 300
+SELDOM = {"validate_every": 150, "checkpoint_every": 0, "log_every": 10}  # so that there is something to lose
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
