@@ -64,10 +64,6 @@ def test_gains_start_at_one_and_belong_to_the_state_dict() -> None:
 
 
 def test_who_declines() -> None:
-    layer, x = GFLSTM(3, 4, normalise=True), torch.randn(2, 1, 3)
-    layer.backend = "manual"
-    with pytest.raises(RuntimeError, match="it has no normalisation"):
-        layer(x)
     with pytest.raises(ValueError, match="torch has no normalise=True"):
         convert.to_torch(GFLSTM(3, 4, wiring="stacked", normalise=True))
     with pytest.raises(TypeError, match="got GFBoundedLSTM"):

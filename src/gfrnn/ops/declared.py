@@ -36,7 +36,6 @@ class Implements:
     devices: Collection[str] | None = None
     transforms: Collection[Transform] = tuple(Transform)
     rounds: Collection[torch.dtype] | None = None  # dtypes in which it has bfloat16 products (products.py)
-    normalises: bool = True
 
     def why_not_kind(self, spec: Spec) -> list[str]:
         """Sentences why it cannot compute such a network at all; empty: it can."""
@@ -45,8 +44,6 @@ class Implements:
             reasons.append(f"it has no unit {spec.unit!r}, only {listed(self.units)}")
         if self.wirings is not None and spec.wiring not in self.wirings:
             reasons.append(f"it has no wiring {spec.wiring!r}, only {listed(self.wirings)}")
-        if spec.normalise and not self.normalises:
-            reasons.append("it has no normalisation")
         return reasons
 
     def why_not(self, call: Call) -> list[str]:

@@ -24,7 +24,6 @@ IMPLEMENTS = Implements(
     units=MATHS.keys(),
     wirings=[wiring.name for wiring in (GATED, FEEDBACK, STACKED)],
     transforms=[Transform.SECOND_DERIVATIVES, Transform.COMPILE, Transform.ONNX],
-    normalises=False,
 )
 
 
@@ -37,8 +36,9 @@ def scan(call: Call) -> Scanned:
     if lengths is not None:  # what stands in the padding (NaN, or no index at all) must not meet the weights
         running = torch.arange(x.shape[0], device=x.device)[:, None] < lengths
         x = torch.where(running if x.dim() == 2 else running[:, :, None], x, torch.zeros_like(x))
-    # The compiler derives a backward of its own, and cannot trace the Function's, which has exact products only.
-    if torch.compiler.is_compiling() or call.products is not None:
+    # The compiler derives a backward of its own, and cannot trace the Function's, which has exact products only and
+    # normalises nothing.
+    if torch.compiler.is_compiling() or call.products is not None or spec.normalise:
         h, state, g = manual_plain.scan(spec, call.weights, x, call.state, lengths, call.dropout_masks, call.products)
     else:
         flat = [tensor for w in call.weights for tensor in w]

@@ -1,16 +1,17 @@
 """manual.py's timestep as a function of tensors, nothing in place: what a compiler traces, what writes text, and, with
-autograd's backward, products in bfloat16.
+autograd's backward, products in bfloat16 and normalised pre-activations.
 
 The same hoisting as README.md derives, layer by layer, so that no tensor is written twice.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, sigmoid
 
-from gfrnn.equations import EXACT, UNITS, Products, Spec, State, Weights
+from gfrnn.equations import EXACT, UNITS, Products, Spec, State, Weights, settled, untouched
 from gfrnn.ops.manual_units import MATHS
 from gfrnn.ops.matrices import Matrices, has_gates, hearing, matrices, sources
 from gfrnn.products import products_in
@@ -49,16 +50,26 @@ class Joined:
             past = self.times(sources(spec, j, h_prev, own or apart), m.units.T) if heard is None else heard[j]
             if m.u_g is not None:
                 past = torch.cat([past, self.times(h_prev.flatten(1), m.u_g.T)], dim=1)
-            gates = sigmoid(pre[..., H:] + past)
+            gates = sigmoid(settled_gates(pre[..., H:] + past, m))
             g = gates[:, (G - 1) * H :]
             scaled = h_prev * g[:, :, None] if gated else h_prev
             q = self.times(sources(spec, j, scaled, own), m.candidate.T)
             units = [gates[:, k * H : (k + 1) * H] for k in range(G - 1)]
-            h_j, c_j = unit(pre[..., :H], q, units, h_prev[:, j], None if c_prev is None else c_prev[:, j])
+            settle = untouched if m.scales is None else partial(settled, b=m.scales[0])
+            h_j, c_j = unit(pre[..., :H], q, units, h_prev[:, j], None if c_prev is None else c_prev[:, j], settle)
             h_rows.append(h_j)
             c_rows.append(c_j)
             g_rows.append(g)
         return torch.stack(h_rows, 1), None if c_prev is None else torch.stack(c_rows, 1), g_rows
+
+
+def settled_gates(a: Tensor, m: Matrices) -> Tensor:
+    """Pre-activations (B, (G-1)*H + n) of a layer's gates; those of the unit-wise ones normalised, if any are."""
+    if m.scales is None or not m.scales[1].gain.numel():
+        return a
+    units = m.scales[1].gain.numel()
+    normalised = settled(a[:, :units].unflatten(-1, m.scales[1].gain.shape), m.scales[1])
+    return torch.cat([normalised.flatten(1), a[:, units:]], dim=1)
 
 
 class Steps:

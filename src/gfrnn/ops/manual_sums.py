@@ -103,6 +103,6 @@ class Sums:
                 torch.cat([rows[units:] for rows in gates], 1) if gated else None,
                 u_g if gated else None,
                 b[units:] if has_bias and gated else None,
-                None,  # a gain: it has no normalisation
+                None,  # a gain: what is normalised goes through manual_plain.py
             ]
         return found

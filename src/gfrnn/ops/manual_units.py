@@ -1,8 +1,9 @@
 """The units of manual.py, in the letters of README.md: as a function, in place, and backwards.
 
-`plain(fed, q, units, h_prev, c_prev)` -> h_t, c_t: from what is fed to the candidate, the gated sum q, and the
-activations of the unit-wise gates. `forward` does the same to the views of a Step, which hold the pre-activation
-fed + q of the candidate (fed alone, where q is kept) and the activations of the gates.
+`plain(fed, q, units, h_prev, c_prev, settle)` -> h_t, c_t: from what is fed to the candidate, the gated sum q, and the
+activations of the unit-wise gates; `settle` is what is done to the candidate's pre-activations. `forward` does the
+same, settling nothing, to the views of a Step, which hold the pre-activation fed + q of the candidate (fed alone,
+where q is kept) and the activations of the gates.
 
 The backward is in two parts. `slopes` is for all layers of a timestep at once: what does not need the gradient,
 written where the deltas belong. `deltas` multiplies it with the gradients that reach one layer.
@@ -18,6 +19,9 @@ from gfrnn.equations import BOUNDED_LSTM, GRU, LSTM, TANH
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input  # of d and a: d a (1 - a)
 tanh_backward = torch.ops.aten.tanh_backward.grad_input  # of d and a: d (1 - a^2)
+
+
+Settle = Callable[[Tensor], Tensor]
 
 
 class Step(NamedTuple):
@@ -42,15 +46,17 @@ class Back(NamedTuple):
 
 
 class Maths(NamedTuple):
-    plain: Callable[[Tensor, Tensor, Sequence[Tensor], Tensor, Any], tuple[Tensor, Tensor | None]]
+    plain: Callable[[Tensor, Tensor, Sequence[Tensor], Tensor, Any, Settle], tuple[Tensor, Tensor | None]]
     forward: Callable[[Step], None]
     slopes: Callable[[Step, Step, Tensor], None]  # the last is for that of c_t in h_t, of a unit that has a cell
     deltas: Callable[[Step, Step, Back], None]
     keeps_q: bool = False  # whether the gated sum is kept apart, and has a gradient of its own
 
 
-def tanh_plain(fed: Tensor, q: Tensor, units: Sequence[Tensor], h_prev: Tensor, c_prev: None) -> tuple[Tensor, None]:
-    return tanh(fed + q), None
+def tanh_plain(
+    fed: Tensor, q: Tensor, units: Sequence[Tensor], h_prev: Tensor, c_prev: None, settle: Settle
+) -> tuple[Tensor, None]:
+    return tanh(settle(fed + q)), None
 
 
 def tanh_forward(s: Step) -> None:
@@ -65,9 +71,11 @@ def tanh_deltas(s: Step, d: Step, back: Back) -> None:
     d.candidate.mul_(back.h)
 
 
-def gru_plain(fed: Tensor, q: Tensor, units: Sequence[Tensor], h_prev: Tensor, c_prev: None) -> tuple[Tensor, None]:
+def gru_plain(
+    fed: Tensor, q: Tensor, units: Sequence[Tensor], h_prev: Tensor, c_prev: None, settle: Settle
+) -> tuple[Tensor, None]:
     r, z = units
-    return (1 - z) * h_prev + z * tanh(fed + r * q), None
+    return (1 - z) * h_prev + z * tanh(settle(fed + r * q)), None
 
 
 def gru_forward(s: Step) -> None:
@@ -91,10 +99,10 @@ def gru_deltas(s: Step, d: Step, back: Back) -> None:
 
 
 def lstm_plain(
-    fed: Tensor, q: Tensor, units: Sequence[Tensor], h_prev: Tensor, c_prev: Tensor
+    fed: Tensor, q: Tensor, units: Sequence[Tensor], h_prev: Tensor, c_prev: Tensor, settle: Settle
 ) -> tuple[Tensor, Tensor]:
     i, f, o = units
-    c = f * c_prev + i * tanh(fed + q)
+    c = f * c_prev + i * tanh(settle(fed + q))
     return o * tanh(c), c
 
 
@@ -125,10 +133,10 @@ def lstm_deltas(s: Step, d: Step, back: Back) -> None:
 
 
 def bounded_lstm_plain(
-    fed: Tensor, q: Tensor, units: Sequence[Tensor], h_prev: Tensor, c_prev: Tensor
+    fed: Tensor, q: Tensor, units: Sequence[Tensor], h_prev: Tensor, c_prev: Tensor, settle: Settle
 ) -> tuple[Tensor, Tensor]:
     f, o = units
-    c = f * c_prev + (1 - f) * tanh(fed + q)
+    c = f * c_prev + (1 - f) * tanh(settle(fed + q))
     return o * tanh(c), c
 
 

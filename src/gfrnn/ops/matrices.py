@@ -5,12 +5,12 @@ C = G*H + n in all. Of all layers together the candidates come first, then the K
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gfrnn.equations import UNITS, WIRINGS, Spec, Unit, Weights, own_layer
+from gfrnn.equations import UNITS, WIRINGS, Scale, Spec, Unit, Weights, own_layer
 
 
 class Matrices(NamedTuple):
@@ -18,14 +18,17 @@ class Matrices(NamedTuple):
 
     x: Tensor | None  # (C, I)
     below: Tensor | None  # (C, H)
-    bias: Tensor | None  # (C,)
+    bias: Tensor | None  # (C,); where pre-activations are normalised that of the global reset gates alone
     candidate: Tensor  # (H, S): its sources are scaled by the global reset gates
     units: Tensor  # ((G-1)*H + n, S): unit-wise gates, and global reset gates unless `apart`
     u_g: Tensor | None  # (n, L*H) when `apart`: the unit-wise gates hear their own layer only, these hear all
+    scales: tuple[Scale, Scale] | None = None  # of the candidate (H,), of the unit-wise gates (G-1, H)
 
     def as_factors(self, factor: Callable[[Tensor], Tensor]) -> "Matrices":
-        """As products read them (products.py); the bias is no factor."""
-        factors = {name: factor(m) for name, m in self._asdict().items() if m is not None and name != "bias"}
+        """As products read them (products.py); what is added or scales is no factor."""
+        factors: dict[str, Any] = {
+            name: factor(m) for name, m in self._asdict().items() if isinstance(m, Tensor) and name != "bias"
+        }
         return self._replace(**factors)
 
 
@@ -85,6 +88,14 @@ def matrices(spec: Spec, w: Weights, j: int) -> Matrices:
     joined = candidate_first(w.W, unit) if w.w_g is None else torch.cat([candidate_first(w.W, unit), w.w_g])
     width = spec.input_size if j == 0 or spec.input_skip else 0
     biases = [] if w.b is None else [candidate_first(w.b, unit)] + ([] if w.b_g is None else [w.b_g])
+    scales = None
+    if w.gain is not None:
+        none = torch.zeros_like(w.gain)
+        gain, b = (
+            rows.unflatten(0, (-1, H)) for rows in (candidate_first(w.gain, unit), biases[0] if biases else none)
+        )
+        scales = Scale(gain[0], b[0]), Scale(gain[1:], b[1:])
+        biases = [none, *biases[1:]] if biases else []
     if w.U_candidate is not None:
         candidate, units, u_g = w.U_candidate, w.U, w.u_g
     else:
@@ -97,6 +108,7 @@ def matrices(spec: Spec, w: Weights, j: int) -> Matrices:
         candidate,
         units,
         u_g,
+        scales,
     )
 
 
