@@ -107,13 +107,12 @@ def given(problem: Problem, dtype: torch.dtype) -> Given:
 
 def run(problem: Problem, backend: str, tensors: Given, products: torch.dtype | None = None) -> Answer:
     """Outputs, last state, gates, and the gradient of every leaf, for cotangents on all that has one."""
-    layer_spec = problem.case.layer(WIDTH, problem.hidden, device="meta").spec
     weights = {name: tensor for name, tensor in tensors.items() if "_l" in name}
     scanned = ops.scan(
         tensors["x"],
         State(tensors["h0"], tensors.get("c0")),
         cases.scan_weights(weights),
-        layer_spec,
+        problem.case.spec(WIDTH, problem.hidden),
         backend,
         lengths=tensors.get("lengths"),
         dropout_masks=tensors.get("masks"),

@@ -22,14 +22,21 @@ from gfrnn.export.folder import FORMATS, export
 from gfrnn.export.step import STEPS, TOLERANCE, Step, check
 from gfrnn.models import CharLM, Seq2Seq
 
-onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
+onnxruntime: Any
 
 OPTIONS: list[dict[str, Any]] = [
     {"unit": "lstm", "wiring": "gated"},
     {"unit": "gru", "wiring": "feedback", "gates_see": "own", "input_skip": False, "bias": False},
     {"unit": "tanh", "wiring": "stacked", "output": "last"},
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _runtime() -> None:
+    """Not before the first test runs: it takes seconds, and every process of the suite reads every file."""
+    global onnxruntime
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
 
 
 def small(**options: Any) -> CharLM:

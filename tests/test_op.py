@@ -18,7 +18,6 @@ import torch
 from op_calls import BACKWARD, FORWARD, SWITCHES
 from problems import Problem
 from torch import Tensor
-from torch._subclasses import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 from gfrnn import ops
@@ -94,6 +93,8 @@ def test_fakes_promise_what_comes(problem: Problem, switches: tuple[bool, bool])
 
 def assert_promises_kept(call: Any, shapes: list[tuple[int, ...]], arguments: op_calls.Arguments) -> None:
     """Real results, a fake's and a meta device's have the same shapes, dtypes and strides."""
+    from torch._subclasses import FakeTensorMode  # which takes seconds
+
     real = call(arguments)
     assert [tuple(t.shape) for t in real] == shapes
     with FakeTensorMode() as mode:
