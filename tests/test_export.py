@@ -29,6 +29,8 @@ OPTIONS: list[dict[str, Any]] = [
     {"unit": "gru", "wiring": "feedback", "gates_see": "own", "input_skip": False, "bias": False},
     {"unit": "tanh", "wiring": "stacked", "output": "last"},
 ]
+# Seconds each: every day gates and a cell, and next to none of the options.
+EXPORTED = [*OPTIONS[:2], pytest.param(OPTIONS[2], marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,7 +51,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options["unit"])
+@pytest.mark.parametrize("options", EXPORTED, ids=lambda options: options["unit"])
 def test_onnx_has_any_number_of_rows_and_any_length(options: dict[str, Any], tmp_path: Path) -> None:
     model = small(**options)
     found = onnx_files.write(model, tmp_path)

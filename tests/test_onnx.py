@@ -55,7 +55,7 @@ def export(layer: Any, x: torch.Tensor, file: Path, dynamo: bool) -> None:
     [
         (EXPORTED[0], "integer", False),
         (EXPORTED[1], "dense", False),
-        (EXPORTED[0], "dense", True),
+        pytest.param(EXPORTED[0], "dense", True, marks=pytest.mark.slow),
         (EXPORTED[2], "dense", True),
     ],
     ids=str,
