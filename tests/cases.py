@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import oracle
 import pytest
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from gfrnn import convert, equations, ops
 from gfrnn.equations import Spec, Weights
-from gfrnn.layers import LAYERS
+from gfrnn.layers import LAYERS, GatedFeedback
 from gfrnn.ops.declared import Transform
 from gfrnn.parameters import FIELDS
 
@@ -60,18 +61,26 @@ class Case:
             "normalise": self.normalise,
         }
 
+    def spec(self, input_size: int = INPUT, hidden_size: int = HIDDEN) -> Spec:
+        sizes = (input_size, hidden_size, self.num_layers)
+        return Spec(self.unit, self.wiring, *sizes, self.gates_see, self.input_skip, self.normalise)
+
     def layer(self, input_size: int = INPUT, hidden_size: int = HIDDEN, **more: Any) -> Any:
         """The layer, in float64 unless told otherwise, every parameter (the biases too) drawn anew.
 
         Scaled by fan-in, so that a step does not multiply rounding errors and float32 can be judged by one policy.
         """
-        seed = more.pop("seed", 0)
-        torch.manual_seed(seed)
-        layer = LAYERS[self.unit](input_size, hidden_size, **{"dtype": torch.float64, **self.options, **more})
+        torch.default_generator.manual_seed(more.pop("seed", 0))
+        with mock.patch.object(GatedFeedback, "reset_parameters", leave):  # its orthogonal blocks take long
+            layer = LAYERS[self.unit](input_size, hidden_size, **{"dtype": torch.float64, **self.options, **more})
         with torch.no_grad():
             for parameter in layer.parameters():
                 parameter.normal_(std=0.6 if parameter.dim() == 1 else parameter.shape[1] ** -0.5)
         return layer
+
+
+def leave(layer: GatedFeedback) -> None:
+    """As it is."""
 
 
 def differs(unit: str, wiring: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Iterator, Sequence
@@ -82,8 +83,9 @@ Given = dict[str, Tensor]  # x, h0, c0, masks, lengths and every weight
 Answer = dict[str, Tensor]  # output, h_n, c_n, gates, and the gradient of each leaf
 
 
-def given(problem: Problem, dtype: torch.dtype) -> Given:
-    """The same numbers in any dtype, since all are representable in float32. What floats is a leaf, but the masks."""
+@functools.lru_cache(maxsize=1)  # one problem after another is given to every backend
+def drawn(problem: Problem) -> Given:
+    """The numbers, all representable in float32."""
     layer = problem.case.layer(WIDTH, problem.hidden)
     # Tame: on the edge of chaos rounding errors multiply, and only luck tells which of two computations is nearer.
     tensors = {name: tensor * (0.6 if tensor.dim() > 1 else 1.0) for name, tensor in layer.state_dict().items()}
@@ -98,22 +100,27 @@ def given(problem: Problem, dtype: torch.dtype) -> Given:
         tensors["masks"] = (torch.rand(shape, generator=generator) < 0.6).double() / 0.6
     if problem.ragged:
         tensors["lengths"] = torch.randint(1, time + 1, (batch,), generator=generator)
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point():
-            rounded = tensor.detach().float().to(dtype)
-            tensors[name] = rounded if name == "masks" else rounded.requires_grad_()
+    return {name: tensor.detach().float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+
+
+def given(problem: Problem, dtype: torch.dtype) -> Given:
+    """The same numbers in any dtype, nobody else's. What floats is a leaf, but the masks."""
+    tensors = {}
+    for name, tensor in drawn(problem).items():
+        floats = tensor.is_floating_point()
+        own = tensor.to(dtype if floats else tensor.dtype, copy=True)
+        tensors[name] = own.requires_grad_(floats and name != "masks")
     return tensors
 
 
 def run(problem: Problem, backend: str, tensors: Given, products: torch.dtype | None = None) -> Answer:
     """Outputs, last state, gates, and the gradient of every leaf, for cotangents on all that has one."""
-    layer_spec = problem.case.layer(WIDTH, problem.hidden, device="meta").spec
     weights = {name: tensor for name, tensor in tensors.items() if "_l" in name}
     scanned = ops.scan(
         tensors["x"],
         State(tensors["h0"], tensors.get("c0")),
         cases.scan_weights(weights),
-        layer_spec,
+        problem.case.spec(WIDTH, problem.hidden),
         backend,
         lengths=tensors.get("lengths"),
         dropout_masks=tensors.get("masks"),

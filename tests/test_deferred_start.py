@@ -10,8 +10,6 @@ import torch
 import torch.distributed as dist
 from cases import HIDDEN, INPUT, Case, every_case
 from ranks import together
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
 from gfrnn.models import CharLM
 
@@ -54,6 +52,9 @@ def test_a_model_from_the_meta_device_starts_like_a_new_one() -> None:
 
 def sharded(rank: int) -> list[str]:
     """FSDP2's usual start; the names of parameters that are not those of a new model, and of what they then do."""
+    from torch.distributed.device_mesh import init_device_mesh  # both take seconds
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
     dist.init_process_group("gloo")
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     with torch.device("meta"):

@@ -22,14 +22,23 @@ from gfrnn.export.folder import FORMATS, export
 from gfrnn.export.step import STEPS, TOLERANCE, Step, check
 from gfrnn.models import CharLM, Seq2Seq
 
-onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
+onnxruntime: Any
 
 OPTIONS: list[dict[str, Any]] = [
     {"unit": "lstm", "wiring": "gated"},
     {"unit": "gru", "wiring": "feedback", "gates_see": "own", "input_skip": False, "bias": False},
     {"unit": "tanh", "wiring": "stacked", "output": "last"},
 ]
+# Seconds each: every day gates and a cell, and next to none of the options.
+EXPORTED = [*OPTIONS[:2], pytest.param(OPTIONS[2], marks=pytest.mark.slow)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _runtime() -> None:
+    """Not before the first test runs: it takes seconds, and every process of the suite reads every file."""
+    global onnxruntime
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
 
 
 def small(**options: Any) -> CharLM:
@@ -42,7 +51,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options["unit"])
+@pytest.mark.parametrize("options", EXPORTED, ids=lambda options: options["unit"])
 def test_onnx_has_any_number_of_rows_and_any_length(options: dict[str, Any], tmp_path: Path) -> None:
     model = small(**options)
     found = onnx_files.write(model, tmp_path)

@@ -62,16 +62,28 @@ def test_gradcheck(case: Case, backend: str) -> None:
     assert gradcheck(function, leaves, fast_mode=True)
 
 
-@every_backend
-@pytest.mark.parametrize("case", SLOWLY, ids=str)
+# The reference is differentiated by torch itself: every day one of them is enough of it.
+EVERY_ENTRY = [
+    pytest.param(case, backend, marks=[pytest.mark.slow] if backend == "reference" and case != SLOWLY[0] else [])
+    for case in SLOWLY
+    for backend in cases.backends()
+]
+
+
+@pytest.mark.parametrize(("case", "backend"), EVERY_ENTRY, ids=str)
 def test_gradcheck_of_every_entry(case: Case, backend: str) -> None:
     function, leaves = problem(case, backend, return_gates=False)
     assert gradcheck(function, leaves)
 
 
 KINDS = [*cases.MAIN, Case("lstm", "gated", bias=False), Case("gru", "feedback", num_layers=1)]
-# One of each kind, and what those leave out, on the reference, from which the others borrow second derivatives.
-TWICE = [(case, "reference") for case in KINDS]
+# One of each kind, and what those leave out, on the reference, from which the others borrow second derivatives. Every
+# day each unit and each wiring is among them.
+TURNS = {("tanh", "feedback"), ("gru", "stacked"), ("gru", "gated"), ("lstm", "gated"), ("bounded-lstm", "gated")}
+TWICE: list[Any] = [
+    pytest.param(case, "reference", marks=[] if (case.unit, case.wiring) in TURNS else [pytest.mark.slow])
+    for case in KINDS
+]
 TWICE += [(case, name) for name in cases.backends_twice_differentiable() if name != "reference" for case in SLOWLY[:2]]
 
 

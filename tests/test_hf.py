@@ -12,10 +12,18 @@ import torch
 from gfrnn.cli import main
 from gfrnn.models import CharLM
 
-transformers = pytest.importorskip("transformers", reason="needs transformers, the extra [hf]")
-hf = pytest.importorskip("gfrnn.hf")
+transformers: Any
+hf: Any
 
 VOCABULARY = bytes(sorted(b" ?abcdefgh\xc3\xa9"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _doors() -> None:
+    """Not before the first test runs: it takes seconds, and every process of the suite reads every file."""
+    global transformers, hf
+    transformers = pytest.importorskip("transformers", reason="needs transformers, the extra [hf]")
+    hf = pytest.importorskip("gfrnn.hf")
 
 
 def char_lm(**options: Any) -> CharLM:

@@ -11,8 +11,7 @@ import torch
 from cases import Case
 from tolerance import assert_all_close
 
-onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
+onnxruntime: Any
 
 EXPORTED = [
     Case("lstm", "gated", input_skip=True, num_layers=2),
@@ -25,6 +24,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning"),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _runtime() -> None:
+    """Not before the first test runs: it takes seconds, and every process of the suite reads every file."""
+    global onnxruntime
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
 
 
 class Reader(torch.nn.Module):
@@ -48,7 +55,7 @@ def export(layer: Any, x: torch.Tensor, file: Path, dynamo: bool) -> None:
     [
         (EXPORTED[0], "integer", False),
         (EXPORTED[1], "dense", False),
-        (EXPORTED[0], "dense", True),
+        pytest.param(EXPORTED[0], "dense", True, marks=pytest.mark.slow),
         (EXPORTED[2], "dense", True),
     ],
     ids=str,

@@ -79,11 +79,27 @@ def test_values_and_gradients(case: Case, kind: str, backend: str) -> None:
         assert_close(places[name].grad, truth, what=f"gradient of {name}")
 
 
+def dropout_masks(case: Case) -> torch.Tensor:
+    chances = torch.full((TIME, BATCH, case.num_layers - 1, HIDDEN), 0.5, dtype=torch.float64)
+    return torch.bernoulli(chances, generator=torch.Generator().manual_seed(9)) * 2
+
+
+@functools.cache
+def expected_with_dropout(case: Case, kind: str) -> tuple[oracle.Result, dict[str, np.ndarray]]:
+    """The answer, and the slopes of its sum weighed by `cotangents`."""
+    layer, x, state, lengths = problem(case, kind)
+    masks = dropout_masks(case).numpy()
+    options = {**cases.oracle_options(case, x, layer), "lengths": lengths, "dropout_masks": masks}
+    given = (case.unit, case.wiring, cases.numpy_weights(layer), x.numpy(), state[0].numpy())
+    c0 = state[1].numpy() if len(state) == 2 else None
+    truth = oracle.run(*given, c0, **options)
+    return truth, oracle.gradients(*given, c0, cotangents(truth), **options)
+
+
 @every_backend
 @taking_turns("kind", KINDS, among=cases.MAIN, whole=())
 def test_dropout_masks_act_on_the_way_up_only(case: Case, kind: str, backend: str) -> None:
     layer, x, state, lengths = problem(case, kind)
-    masks = torch.bernoulli(torch.full((TIME, BATCH, case.num_layers - 1, HIDDEN), 0.5, dtype=torch.float64)) * 2
     leaves = {name: tensor.clone().requires_grad_() for name, tensor in layer.state_dict().items()}
     leaves |= {"h0": state[0].requires_grad_()}
     scanned = ops.scan(
@@ -93,21 +109,17 @@ def test_dropout_masks_act_on_the_way_up_only(case: Case, kind: str, backend: st
         layer.spec,
         backend,
         lengths=lengths,
-        dropout_masks=masks,
+        dropout_masks=dropout_masks(case),
         return_gates=True,
     )
     result = named((scanned.h, *(t for t in scanned.state if t is not None), scanned.gates), case)
-    options = {**cases.oracle_options(case, x, layer), "lengths": lengths, "dropout_masks": masks.numpy()}
-    weights = cases.numpy_weights(layer)
-    numpy_state = [tensor.detach().numpy() for tensor in state] + [None] * (len(state) == 1)
-    truth = oracle.run(case.unit, case.wiring, weights, x.numpy(), *numpy_state, **options)
+    truth, slopes = expected_with_dropout(case, kind)
     for name, actual, value in zip(NAMES, result, truth, strict=True):
         if value is not None:
             assert_close(actual, value, what=name)
     weigh = cotangents(truth)
     pairs = zip(result, weigh, strict=True)
     sum((value * torch.from_numpy(weight)).sum() for value, weight in pairs if value is not None).backward()
-    slopes = oracle.gradients(case.unit, case.wiring, weights, x.numpy(), *numpy_state, weigh, **options)
     for name, leaf in leaves.items():
         assert_close(leaf.grad, slopes[name], what=f"gradient of {name}")
 

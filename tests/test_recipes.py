@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -53,19 +54,29 @@ def test_the_number_of_parameters_is_the_one_it_says(name: str) -> None:
     assert sum(p.numel() for p in model.parameters()) == recipe.parameters
 
 
-@pytest.mark.parametrize("name", [name for name in TEXT_RECIPES if name != "hutter-large"])
-def test_it_trains_for_two_updates(name: str, tmp_path: Path) -> None:
-    config = find(name).config.replace(
-        data=write_text(tmp_path), rows=2, length=5, epochs=None, updates=2, validate_every=2, validate_chars=200
-    )
-    result = train(config, tmp_path / "run")
+def two_updates(name: str, folder: Path, **options: Any) -> None:
+    short = {"rows": 2, "length": 5, "epochs": None, "updates": 2, "validate_every": 2, "validate_chars": 200}
+    config = find(name).config.replace(data=write_text(folder), **short, **options)
+    result = train(config, folder / "run")
     assert (result["updates"], result["characters"], result["skipped"]) == (2, 20, 0)
     assert 4 < result["bpc"] < 9
 
 
-@pytest.mark.slow
-def test_the_large_model_trains_for_two_updates(tmp_path: Path) -> None:
-    test_it_trains_for_two_updates("hutter-large", tmp_path)
+@pytest.mark.parametrize("name", TEXT_RECIPES)
+def test_it_trains_for_two_updates(name: str, tmp_path: Path) -> None:
+    """With fewer units: how many it has is asked above, and most of the time would go into starting their weights."""
+    two_updates(name, tmp_path, hidden_size=12)
+
+
+OF_FULL_SIZE = ["hutter-gated-lstm", "modern-stacked-gru"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in OF_FULL_SIZE else pytest.mark.slow) for name in TEXT_RECIPES],
+)
+def test_it_trains_at_its_full_size(name: str, tmp_path: Path) -> None:
+    two_updates(name, tmp_path)
 
 
 def test_the_papers_settings() -> None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from scipy import stats
 
 from gfrnn.report.statistics import bootstrap_rates, bootstrap_ratio, mcnemar, mean_interval, merged, t_cdf, t_quantile
+
+stats: Any
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _scipys() -> None:
+    """Not before the first test runs: it takes seconds, and every process of the suite reads every file."""
+    global stats
+    from scipy import stats
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 4, 5, 10, 29, 100])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import pickle
 from typing import Any
@@ -17,12 +18,27 @@ from gfrnn import ops
 from gfrnn.bench.tolerance import allowed, error
 from gfrnn.equations import State
 
-# One of each wiring and unit: tracing unrolls the reference's loop and is slow.
-TRACED = [
-    Case("lstm", "gated", input_skip=True, num_layers=2),
-    Case("gru", "feedback", "own", num_layers=2),
-    Case("tanh", "stacked", num_layers=2),
-]
+# One of each wiring and unit, and which backend that is traced step by step, taking seconds, has it every day.
+TRACED = {
+    Case("lstm", "gated", input_skip=True, num_layers=2): "manual",
+    Case("gru", "feedback", "own", num_layers=2): "reference",
+    Case("tanh", "stacked", num_layers=2): "none of them",
+}
+LSTM, GRU, _ = TRACED
+# A loop in Python is unrolled when it is traced, so its length is fixed; the fused op keeps time inside.
+UNROLLED = ("reference", "manual")
+
+
+def traced(name: str, *values: Any) -> pytest.MarkDecorator:
+    """Parametrizes `case`, `name` (with a value for each case) and `backend`."""
+    found = []
+    for (case, its_turn), value in zip(TRACED.items(), values, strict=True):
+        for backend in cases.backends():
+            marks = [pytest.mark.slow] if backend in UNROLLED and backend != its_turn else []
+            found.append(pytest.param(case, value, backend, marks=marks))
+    return pytest.mark.parametrize(("case", name, "backend"), found, ids=str)
+
+
 # One of each kind, and what those leave out, where the options of a network hardly matter.
 KINDS = [*cases.MAIN, Case("lstm", "gated", bias=False), Case("gru", "feedback", num_layers=1)]
 
@@ -102,20 +118,27 @@ def test_meta_device_as_a_context() -> None:
     assert all(parameter.is_meta for parameter in layer.parameters())
 
 
+@functools.cache
+def rounded_truth(case: Case, dtype: torch.dtype) -> list[torch.Tensor]:
+    """What the reference makes of factors rounded to bfloat16: the output, the last state, the gates."""
+    layer, x = case.layer(dtype=torch.float32), cases.dense_input(dtype=dtype)
+    state = State(*(part.float() for part in cases.state_of(case, dtype=dtype)))
+    options = {"return_gates": True, "products": torch.bfloat16}
+    with torch.no_grad():
+        found = ops.scan(x.float(), state, layer.weights(), layer.spec, "reference", **options)
+    return [found.h[..., -layer.hidden_size :], *(part for part in found.state if part is not None), found.gates]
+
+
 @every_backend
 @taking_turns("dtype", [torch.float32, torch.bfloat16], among=KINDS, whole=())
 def test_bf16_autocast(case: Case, dtype: torch.dtype, backend: str) -> None:
     """Autocast feeds the layer either dtype; products are in bfloat16, and what comes out in the weights' float32."""
     layer = case.layer(backend=backend, dtype=torch.float32)
     x, state = cases.dense_input(dtype=dtype), cases.state_of(case, dtype=dtype)
-    wide, reference = [part.float() for part in state], case.layer(backend="reference", dtype=torch.float32)
-    options = {"return_gates": True, "products": torch.bfloat16}
-    truth = ops.scan(x.float(), State(*wide), reference.weights(), layer.spec, "reference", **options)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         results = cases.tensors(layer(x, cases.as_hx(state), return_gates=True))
         embedded = layer(cases.integer_input())[0]
-    last = truth.h[..., -layer.hidden_size :]
-    for found, expected in zip(results, (last, *(s for s in truth.state if s is not None), truth.gates), strict=True):
+    for found, expected in zip(results, rounded_truth(case, dtype), strict=True):
         assert found.dtype == torch.float32
         assert error(found, expected) <= allowed(torch.float32, products=torch.bfloat16)
     plain = layer(cases.integer_input())[0]
@@ -202,8 +225,7 @@ def compiled_equals_eager(layer: Any, x: torch.Tensor, state: Any, compiler: str
 
 
 @tracer_quirk
-@every_backend
-@pytest.mark.parametrize(("case", "ragged"), [(TRACED[0], False), (TRACED[1], True), (TRACED[2], False)], ids=str)
+@traced("ragged", False, True, False)
 def test_compile_fullgraph(case: Case, ragged: bool, backend: str) -> None:
     layer, state = case.layer(backend=backend), cases.as_hx(cases.state_of(case))
     x, lengths = (cases.integer_input(2), torch.tensor([1, 2])) if ragged else (cases.dense_input(2), None)
@@ -234,22 +256,18 @@ def test_compile_fullgraph_to_machine_code_on(backend: str) -> None:
 @tracer_quirk
 @every_backend
 def test_compile_with_dropout(backend: str) -> None:
-    layer = TRACED[1].layer(backend=backend, dropout=0.5)
+    layer, x = GRU.layer(backend=backend, dropout=0.5), cases.dense_input(1)
     torch._dynamo.reset()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     torch.manual_seed(1)
-    first = compiled(cases.dense_input(2))[0]
+    first = compiled(x)[0]
     assert first.isfinite().all()
-    assert not torch.equal(first, compiled(cases.dense_input(2))[0])
+    assert not torch.equal(first, compiled(x)[0])
 
 
-@every_backend
-@pytest.mark.parametrize(
-    ("case", "make"),
-    [(TRACED[0], cases.integer_input), (TRACED[1], cases.dense_input), (TRACED[2], cases.integer_input)],
-    ids=["lstm-indices", "gru-dense", "tanh-indices"],
-)
-def test_export_with_dynamic_batch(case: Case, make: Any, backend: str) -> None:
+@traced("kind", "integer", "dense", "integer")
+def test_export_with_dynamic_batch(case: Case, kind: str, backend: str) -> None:
+    make = cases.integer_input if kind == "integer" else cases.dense_input
     layer = case.layer(backend=backend).eval()
     state = cases.as_hx(cases.state_of(case, batch=3))
     batch = torch.export.Dim("batch", min=1, max=64)
@@ -261,13 +279,9 @@ def test_export_with_dynamic_batch(case: Case, make: Any, backend: str) -> None:
         assert_all_close(cases.tensors(program(wide, start)), cases.tensors(layer(wide, start)))
 
 
-# A loop in Python is unrolled when it is traced, so its length is fixed; the fused op keeps time inside.
-UNROLLED = ("reference", "manual")
-
-
 @every_backend
 def test_export_with_dynamic_time(backend: str) -> None:
-    layer, x = TRACED[0].layer(backend=backend).eval(), cases.dense_input(4, 2)
+    layer, x = LSTM.layer(backend=backend).eval(), cases.dense_input(4 if backend not in UNROLLED else 2, 2)
     time = torch.export.Dim("time", min=2, max=64)
 
     def export() -> Any:
