@@ -114,6 +114,7 @@ class BuildOp(build_ext):
         flags = [
             "-std=c++20",
             "-O3",
+            "-g0",  # Python's own options ask for what is stripped in the end
             "-fvisibility=hidden",
             "-fno-math-errno",
             "-ffp-contract=fast",
