@@ -13,8 +13,8 @@ help:            ## this list
 
 setup: $(STAMP)  ## create .venv with torch, the package and the tools (quick when nothing changed)
 
-# Modules are compiled when they are first imported, most of them never; the op's kernels while pip is busy with torch.
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+# The op's kernels are compiled while pip is busy with torch.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) "setuptools>=77" wheel
@@ -38,7 +38,7 @@ browser: | build  ## find or install what the tests of `gfrnn explore` need: Chr
 
 # Compiled modules are kept, whatever the environment says: many a test starts processes that import everything.
 # mypy works beside the tests, which leave a part of the second core idle.
-test: setup browser  ## ruff, mypy, pytest: what CI runs, under ten minutes on two cores
+test: setup browser  ## ruff, mypy, pytest: what CI runs, about a quarter of an hour on two cores
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@($(BIN)/mypy || { echo "mypy is not content: see above"; false; }) & \
