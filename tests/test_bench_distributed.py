@@ -13,6 +13,7 @@ from gfrnn.bench.plan import QUICK
 from gfrnn.cli import main
 
 
+@pytest.mark.slow  # four processes, each of which imports torch; that two train as one does is in test_distributed.py
 def test_two_processes_against_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -185,7 +185,9 @@ def test_data_reports_and_recipes_list(tmp_path: Path, capsys: pytest.CaptureFix
     assert "1.842" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 75), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
 def test_signals_save_and_exit(number: int, code: int, tmp_path: Path) -> None:
     words = [*tiny_words(tmp_path, updates=1_000_000), "--out", str(tmp_path / "run"), "--quiet"]
     process = subprocess.Popen([sys.executable, "-m", "gfrnn", *words], stderr=subprocess.PIPE, text=True)

@@ -58,7 +58,10 @@ def test_out_must_not_be_a_model_or_a_file(tmp_path: Path, capsys: pytest.Captur
         assert sentence in error
 
 
-@pytest.mark.parametrize("pipe", ["| head -1", "--quiet --unknown replace 2> >(exec true)"])
+ERRORS_UNREAD = pytest.param("--quiet --unknown replace 2> >(exec true)", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("pipe", ["| head -1", ERRORS_UNREAD])
 def test_training_goes_on_when_nobody_reads(pipe: str, tmp_path: Path) -> None:
     words = [*tiny_words(tmp_path, updates=30, validate_every=2), "--out", str(tmp_path / "run")]
     with (tmp_path / "text.txt").open("ab") as text:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -61,6 +62,7 @@ def assert_works_without_the_op(python: str, where: Path, env: dict[str, str], w
 SAYS_NOTHING = "the C++ compiler /bin/false failed with exit code 1 and said: nothing"
 
 
+@pytest.mark.slow  # every day: the reason is noted (below), and the package works without the op (test_doctor.py)
 def test_install_without_a_compiler(checkout: Path, tmp_path: Path) -> None:
     (checkout / OP / "_op.so").write_bytes(b"what an earlier build left in the tree")
     target = tmp_path / "packages"
@@ -94,6 +96,29 @@ def test_the_reason_of_a_failed_build_is_noted(checkout: Path, tmp_path: Path) -
     ):
         run([sys.executable, "-c", script], env=environment(compiler), cwd=checkout)
         assert (checkout / OP / "_op_build.txt").read_text() == f"{why}\n"
+
+
+def test_an_object_is_made_once_and_again_after_any_change(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checkout)
+    monkeypatch.setattr("setuptools.setup", lambda **_: None)
+    build = runpy.run_path("setup.py")
+    folder, made = checkout / "build/op/generic", []
+
+    def make() -> str:
+        (folder / "kernels.o").write_text("object")
+        made.append(1)
+        return str(folder / "kernels.o")
+
+    def built(*how: str) -> int:
+        assert build["kept"](folder, build["digest"](["c++", *how], None), make) == str(folder / "kernels.o")
+        return len(made)
+
+    assert [built("-O3"), built("-O3"), built("-O1"), built("-O3")] == [1, 1, 2, 3]
+    header = checkout / OP / "gemm.h"
+    header.write_text(header.read_text() + "\n")
+    assert [built("-O3"), built("-O3")] == [4, 4]
+    (folder / "kernels.o").unlink()
+    assert built("-O3") == 5
 
 
 @pytest.fixture

@@ -117,8 +117,8 @@ def fuzz(calls: int, seed: int) -> dict[str, int]:
 
 @needs_op
 def test_nonsense_raises_and_never_crashes() -> None:
-    found = fuzz(1000, seed=0)
-    assert found["raised"] > 250 and found["answered"] > 100
+    found = fuzz(500, seed=0)
+    assert found["raised"] > 125 and found["answered"] > 50
 
 
 @needs_op
@@ -187,9 +187,18 @@ def shared_functions(kernels: Path) -> list[str]:
     return [name for kind, name in symbols if kind in "TWiu"]
 
 
+BUILT = sorted((TESTS.parent / "build/op").rglob("kernels.o"))
+
+
+@pytest.mark.skipif(NM is None or not BUILT, reason="needs nm, and objects of an op built here")
+def test_kernels_share_no_function_with_another_instruction_set() -> None:
+    """Or the linker might keep the copy for AVX-512 and run it anywhere."""
+    assert [name for kernels in BUILT for name in shared_functions(kernels)] == []
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(COMPILER is None or NM is None, reason="needs a C++ compiler and nm")
-def test_kernels_share_no_function_with_another_instruction_set(tmp_path: Path) -> None:
-    """Or the linker might keep the copy for AVX-512 and run it anywhere. Even if little is inlined."""
+def test_kernels_share_no_function_even_if_little_is_inlined(tmp_path: Path) -> None:
     kernels = tmp_path / "kernels.o"
     assert COMPILER is not None
     subprocess.run([COMPILER, *LESS_OPTIMISED, "-c", str(SOURCE / "kernels.cpp"), "-o", str(kernels)], check=True)
@@ -239,14 +248,3 @@ def test_pairs_are_multiplied_by_the_instruction_made_for_it(flags: list[str], t
     subprocess.run(command, check=True)
     listing = subprocess.run(["objdump", "-d", str(compiled)], capture_output=True, text=True, check=True).stdout
     assert ("vdpbf16ps" in listing) == pairs
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(COMPILER is None or NM is None, reason="needs a C++ compiler and nm")
-def test_kernels_as_built_share_no_function(tmp_path: Path) -> None:
-    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(tmp_path / "lib")]
-    environment = {**os.environ, "GFRNN_BUILD": "require"}
-    subprocess.run(command, cwd=TESTS.parent, env=environment, check=True, capture_output=True)
-    objects = list((TESTS.parent / "build/op").rglob("kernels.o"))
-    assert objects
-    assert [name for kernels in objects for name in shared_functions(kernels)] == []

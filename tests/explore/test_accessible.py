@@ -10,7 +10,7 @@ OPEN_ALL = "document.querySelectorAll('details').forEach((details) => { details.
 LOOKS = {"light": ("tiny", {}), "dark": ("two", {"dark": True}), "phone": ("two", {"width": 360, "height": 740})}
 
 
-@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("look", [pytest.param("light", marks=pytest.mark.slow), "dark", "phone"])
 def test_axe_finds_nothing(look: str, opened: Any, axe: str) -> None:
     name, options = LOOKS[look]
     tab = opened(name, **options)

@@ -78,15 +78,21 @@ def test_the_logged_run_still_gives_its_published_curves(tmp_path: Path) -> None
     assert picture(tmp_path, LOGGED)["of.svg"] == (LOGGED / "curves.svg").read_bytes()
 
 
+GRIDS = sorted((RESULTS / "programs").glob("programs-*"))
+
+
+@pytest.mark.slow  # every day test_report.py draws them for the published report
 @pytest.mark.usefixtures("svg_alone")
-def test_the_logged_grids_still_give_their_published_heat_maps_and_numbers(tmp_path: Path) -> None:
-    runs = sorted((RESULTS / "programs").glob("programs-*"))
-    assert len(runs) == 4
-    drawn = picture(tmp_path, *runs, heatmap=True)
+def test_the_logged_grids_still_give_their_published_heat_maps(tmp_path: Path) -> None:
+    drawn = picture(tmp_path, *GRIDS, heatmap=True)
     for name in ("", "-exact"):
         assert drawn[f"of{name}.svg"] == (RESULTS / f"programs/heatmap{name}.svg").read_bytes()
+
+
+def test_the_logged_grids_still_give_their_published_numbers() -> None:
+    assert len(GRIDS) == 4
     page = (RESULTS / "programs/README.md").read_text()
-    reports = [(run.name, json.loads((run / "grid.json").read_text())) for run in runs]
+    reports = [(run.name, json.loads((run / "grid.json").read_text())) for run in GRIDS]
     for metric in ("symbol_accuracy", "exact_match"):
         for sentence in describe(pair(reports, metric)).split("\n"):
             assert f"- {sentence}\n" in page
