@@ -17,6 +17,7 @@ from gfrnn.ops.call import Call, Scanned, constant_gates
 from gfrnn.ops.declared import Implements, Transform
 from gfrnn.ops.manual_backward import Given, gradients
 from gfrnn.ops.manual_forward import Kept, forward
+from gfrnn.ops.manual_norm import Normals
 from gfrnn.ops.manual_units import MATHS
 from gfrnn.ops.matrices import has_gates, unflatten_weights
 
@@ -36,9 +37,8 @@ def scan(call: Call) -> Scanned:
     if lengths is not None:  # what stands in the padding (NaN, or no index at all) must not meet the weights
         running = torch.arange(x.shape[0], device=x.device)[:, None] < lengths
         x = torch.where(running if x.dim() == 2 else running[:, :, None], x, torch.zeros_like(x))
-    # The compiler derives a backward of its own, and cannot trace the Function's, which has exact products only and
-    # normalises nothing.
-    if torch.compiler.is_compiling() or call.products is not None or spec.normalise:
+    # The compiler derives a backward of its own, and cannot trace the Function's, which has exact products only.
+    if torch.compiler.is_compiling() or call.products is not None:
         h, state, g = manual_plain.scan(spec, call.weights, x, call.state, lengths, call.dropout_masks, call.products)
     else:
         flat = [tensor for w in call.weights for tensor in w]
@@ -63,7 +63,8 @@ class _Scan(torch.autograd.Function):
         *flat: Tensor | None,
     ) -> tuple[Tensor | None, ...]:
         h, last, g, kept = forward(spec, unflatten_weights(flat), x, State(h0, c0), lengths, masks)
-        return h, last.h, h.new_empty(0) if last.c is None else last.c, g, kept.c, kept.q, *kept.acts
+        normals = [tensor for its in kept.normals for tensor in its]
+        return h, last.h, h.new_empty(0) if last.c is None else last.c, g, kept.c, kept.q, *kept.acts, *normals
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -82,7 +83,9 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dh: Any, dh_n: Any, dc_n: Any, dg: Any, *_: Any) -> tuple[Any, ...]:
         x, h0, c0, lengths, masks, *rest = ctx.saved_tensors
-        flat, (h, c, q, *acts) = rest[: ctx.weights], rest[ctx.weights :]
+        flat, (h, c, q, *blocks) = rest[: ctx.weights], rest[ctx.weights :]
+        count = len(blocks) // 3 if ctx.spec.normalise else len(blocks)
+        acts, normals = blocks[:count], [Normals(*pair) for pair in zip(*[iter(blocks[count:])] * 2, strict=True)]
         weights = unflatten_weights(tuple(flat))
         if is_asked_for_more((dh, dh_n, dc_n, dg)):
             call = Call(x, State(h0, c0), weights, ctx.spec, lengths, masks)
@@ -91,6 +94,15 @@ class _Scan(torch.autograd.Function):
         else:
             asked = Given(dh, dh_n, dc_n, dg if has_gates(ctx.spec) else None)
             dx, dh0, dc0, *d_flat = gradients(
-                ctx.spec, weights, x, State(h0, c0), lengths, masks, h, Kept(acts, c, q), asked, ctx.needs_input_grad[1]
+                ctx.spec,
+                weights,
+                x,
+                State(h0, c0),
+                lengths,
+                masks,
+                h,
+                Kept(acts, c, q, normals),
+                asked,
+                ctx.needs_input_grad[1],
             )
         return None, dx, dh0, dc0, None, None, *d_flat

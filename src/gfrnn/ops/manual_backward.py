@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gfrnn.equations import Spec, State, Weights
+from gfrnn.equations import Spec, State, Weights, untouched
 from gfrnn.ops.manual_forward import (
     Heard,
     Kept,
@@ -20,6 +20,7 @@ from gfrnn.ops.manual_forward import (
     one_step_earlier,
     steps,
 )
+from gfrnn.ops.manual_norm import Normals, places
 from gfrnn.ops.manual_sums import Sums
 from gfrnn.ops.manual_units import MATHS, Back, sigmoid_backward
 from gfrnn.ops.matrices import Together, add_product, has_gates, hearing, product, split_columns, together
@@ -38,6 +39,7 @@ class Block(NamedTuple):
     """Some timesteps as the forward left them, and the gradients given for them."""
 
     act: Tensor  # (timesteps, B, L*C)
+    normals: Normals | None
     past: Sequence[Tensor]  # h_{t-1}, each (B, L, H)
     c: Tensor | None  # (timesteps, B, L, H)
     c_past: Sequence[Tensor] | None
@@ -65,6 +67,7 @@ def gradients(
     sums = Sums(spec, net, x)
     dx = x.new_empty(x.shape) if need_dx else None
     delta, dq = torch.empty_like(kept.acts[0]), None if kept.q is None else torch.empty_like(h[some[0]])
+    settled = torch.empty_like(delta) if kept.normals else delta
     dh, dc, dg = given.h, None, given.g
     d_h, d_c = torch.zeros_like(h[0]), None if kept.c is None else torch.zeros_like(h[0])
     if lengths is not None:
@@ -74,12 +77,14 @@ def gradients(
             if d is not None and last is not None:
                 d.copy_(last.transpose(0, 1))
     h0, c0 = state.map(lambda part: part.transpose(0, 1))
-    for part, act in reversed(list(zip(some, kept.acts, strict=True))):
+    normals: Sequence[Normals | None] = kept.normals or [None] * len(some)
+    for part, act, its in reversed(list(zip(some, kept.acts, normals, strict=True))):
         past, c_past = one_step_earlier(h, h0, part), None if kept.c is None else one_step_earlier(kept.c, c0, part)
-        parts = (of(tensor, part) for tensor in (kept.q, masks, dh, dc, dg))
-        block, size = Block(act, past, of(kept.c, part), c_past, *parts), len(act)
-        through_block(spec, net, block, d_h, d_c, delta[:size], of(dq, slice(0, size)))
+        parts = [of(tensor, part) for tensor in (kept.q, masks, dh, dc, dg)]
+        block, size = Block(act, its, past, of(kept.c, part), c_past, *parts), len(act)
+        through_block(spec, net, block, d_h, d_c, delta[:size], settled[:size], of(dq, slice(0, size)))
         sums.add(x[part], past, h[part], block.masks, act, delta[:size], of(dq, slice(0, size)))
+        sums.add_settled(delta[:size], settled[:size], its)
         if dx is not None:
             product(sums.of_fed(delta[:size]), net.x, out=dx[part].flatten(0, 1))
     first = State(d_h, d_c).map(lambda d: last_of(d[None], None))
@@ -102,20 +107,32 @@ def at_their_ends(given: Given, lengths: Tensor, h: Tensor) -> tuple[Tensor, Ten
 
 
 def through_block(
-    spec: Spec, net: Together, block: Block, d_past: Tensor, d_c: Tensor | None, delta: Tensor, dq: Tensor | None
+    spec: Spec,
+    net: Together,
+    block: Block,
+    d_past: Tensor,
+    d_c: Tensor | None,
+    delta: Tensor,
+    settled: Tensor,
+    dq: Tensor | None,
 ) -> None:
-    """From the last of some timesteps to the first, layers from the top down: fills `delta` and `dq`.
+    """From the last of some timesteps to the first, layers from the top down: fills `delta`, `settled` and `dq`.
 
+    `settled` are the gradients of what activation functions are applied to, `delta` those of the sums of products: the
+    same tensor, unless the former are the latter normalised; of the global reset gates `delta` alone has them.
     `d_past` and `d_c` (B, L, H) are what t+1 carried back, and leave as what the first of the timesteps does.
     """
     B, L, H = d_past.shape
     maths, gated, own = MATHS[spec.unit], has_gates(spec), hearing(spec)[0]
-    (candidates, gates), (d_candidates, d_gates) = split_columns(block.act, spec), split_columns(delta, spec)
+    (candidates, gates), (d_candidates, d_gates) = split_columns(block.act, spec), split_columns(settled, spec)
+    of_sums, gates_of_sums = split_columns(delta, spec)
+    normalised = None if block.normals is None else places(spec, net.scales, block.normals, settled, delta)
     at_once = steps(spec, candidates, gates, c=block.c, q=block.q, h_prev=block.past, c_prev=block.c_past)
     d_at_once = steps(spec, d_candidates, d_gates)
     layers = [steps(spec, candidates[:, :, j], gates[:, :, j]) for j in range(L)]
     d_layers = [steps(spec, d_candidates[:, :, j], d_gates[:, :, j], q=layer(dq, j)) for j in range(L)]
-    its_gates, its_d_gates = layers_gates(spec, gates), layers_gates(spec, d_gates)
+    its_gates, its_d_gates = layers_gates(spec, gates), layers_gates(spec, gates_of_sums)
+    its_candidates = [of_sums[:, :, j].unbind(0) for j in range(L)]
     hearings = [hears(group, delta[..., L * H :]) for group in net.hearing]
     sent, d_h, slopes = Heard(spec, B, like=delta), torch.empty_like(d_past), torch.empty_like(d_past)
     gate_terms, d_star = torch.empty_like(sent.scaled), d_past.flatten(1)
@@ -131,13 +148,16 @@ def through_block(
         h_prev = block.past[t]
         for j in range(L - 1, -1, -1):
             d_step, (d_gates_j, d_g), (_, g), back = d_layers[j][t], its_d_gates[j][t], its_gates[j][t], backs[j]
-            maths.deltas(layers[j][t], d_step, back)
+            candidate, units = (None, None) if normalised is None else normalised[j][t]
+            maths.deltas(layers[j][t], d_step, back, untouched if candidate is None else candidate.unsettle)
+            if units is not None:
+                units.unsettle(units.values)
             if not maths.keeps_q:
-                product(d_step.candidate, net.candidate[j], out=sent.flat if j else sent.flat_scaled)
+                product(its_candidates[j][t], net.candidate[j], out=sent.flat if j else sent.flat_scaled)
             else:
                 product(d_step.q, net.U(j), out=sent.flat_scaled)
                 if j:
-                    product(d_step.candidate, net.W_h(j), out=sent.up)
+                    product(its_candidates[j][t], net.W_h(j), out=sent.up)
             if gated:
                 d_gate = torch.mul(sent.scaled, h_prev, out=gate_terms).sum(-1, keepdim=True)
                 if block.dg is not None:

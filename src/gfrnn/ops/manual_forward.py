@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gfrnn.equations import UNITS, Spec, State, Weights
+from gfrnn.ops.manual_norm import Normals, places
 from gfrnn.ops.manual_units import MATHS, Step
 from gfrnn.ops.matrices import Hearing, Together, add_product, has_gates, hearing, product, split_columns, together
 
@@ -23,6 +24,7 @@ class Kept(NamedTuple):
     acts: Sequence[Tensor]  # per block (its timesteps, B, L*C)
     c: Tensor | None  # (T, B, L, H)
     q: Tensor | None  # (T, B, L, H)
+    normals: Sequence[Normals]  # per block; none where nothing is normalised
 
 
 class Heard:
@@ -54,19 +56,21 @@ def forward(
     c = torch.empty_like(h) if UNITS[spec.unit].has_cell else None
     q = torch.empty_like(h) if MATHS[spec.unit].keeps_q else None
     g = h.new_empty(T, B, L, L if has_gates(spec) else 0)
-    feed, acts = Feed(net, x), []
+    feed, acts, normals = Feed(net, x), [], []
     h0, c0 = state.map(lambda part: part.transpose(0, 1))
     for part in blocks(T, B):
         act = feed(x[part])
         past, c_past = one_step_earlier(h, h0, part), None if c is None else one_step_earlier(c, c0, part)
-        through_block(spec, net, act, past, c_past, h[part], of(c, part), of(q, part), of(masks, part))
+        normals += [Normals.room(spec, act)] if net.scales else []
+        its = normals[-1] if normals else None
+        through_block(spec, net, act, past, c_past, h[part], of(c, part), of(q, part), of(masks, part), its)
         g[part] = split_columns(act, spec)[1][..., act.shape[2] // L - H - g.shape[3] :]
         acts.append(act)
     last = State(h, c).map(lambda part: last_of(part, lengths))
     if lengths is not None:
         for output in (h, g):
             output.masked_fill_(after_end(T, lengths), 0.0)
-    return h, last, g, Kept(acts, c, q)
+    return h, last, g, Kept(acts, c, q, normals)
 
 
 def through_block(
@@ -79,8 +83,9 @@ def through_block(
     c: Tensor | None,
     q: Tensor | None,
     masks: Tensor | None,
+    normals: Normals | None,
 ) -> None:
-    """Some timesteps, from the bottom layer up: W x_t + b in `act` becomes activations; fills h, c and q."""
+    """Some timesteps, from the bottom layer up: W x_t + b in `act` becomes activations; fills h, c, q and normals."""
     _, B, L, H = h.shape
     maths, gated, own = MATHS[spec.unit], has_gates(spec), hearing(spec)[0]
     candidates, gates = split_columns(act, spec)
@@ -91,6 +96,7 @@ def through_block(
     ]
     its_gates, hearings = layers_gates(spec, gates), [hears(group, act[..., L * H :]) for group in net.hearing]
     heard = Heard(spec, B, like=act)
+    normalised = None if normals is None else places(spec, net.scales, normals, act, act)
     for t, h_prev in enumerate(past):
         h_star = h_prev.flatten(1)
         for group, its in zip(net.hearing, hearings, strict=True):
@@ -101,6 +107,9 @@ def through_block(
                 below = layers[j - 1][t].h
                 heard.up.copy_(below) if masks is None else torch.mul(below, masks[t, :, j - 1], out=heard.up)
                 add_product(heard.up, net.below[j].T, gates_j)
+            candidate, units = (None, None) if normalised is None else normalised[j][t]
+            if units is not None:
+                units.settle()
             gates_j.sigmoid_()
             if gated:
                 torch.mul(h_prev, g, out=heard.scaled)
@@ -112,7 +121,11 @@ def through_block(
                 product(heard.flat_scaled, net.U(j).T, out=step.q)
                 if j:
                     add_product(heard.up, net.W_h(j).T, step.candidate)
-            maths.forward(step)
+            maths.forward(step, nothing if candidate is None else candidate.settle)
+
+
+def nothing() -> None:
+    """What is done to the candidate's pre-activations where nothing is normalised."""
 
 
 def after_end(T: int, lengths: Tensor) -> Tensor:

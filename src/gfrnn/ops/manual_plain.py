@@ -1,5 +1,5 @@
 """manual.py's timestep as a function of tensors, nothing in place: what a compiler traces, what writes text, and, with
-autograd's backward, products in bfloat16 and normalised pre-activations.
+autograd's backward, products in bfloat16.
 
 The same hoisting as README.md derives, layer by layer, so that no tensor is written twice.
 """

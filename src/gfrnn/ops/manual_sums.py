@@ -7,6 +7,7 @@ from torch import Tensor
 
 from gfrnn.equations import UNITS, Spec
 from gfrnn.ops.manual_forward import Heard
+from gfrnn.ops.manual_norm import Normals
 from gfrnn.ops.matrices import (
     Together,
     add_product,
@@ -25,7 +26,7 @@ class Sums:
         self.spec, self.net = spec, net
         self.by_index = not x.is_floating_point()  # then x has one row for each index, as one adds to them
         self.x = torch.zeros_like(net.x.T if self.by_index else net.x, memory_format=torch.contiguous_format)
-        self.bias = torch.zeros_like(net.bias)
+        self.bias, self.gain = torch.zeros_like(net.bias), torch.zeros_like(net.bias)
         self.hearing = [torch.zeros_like(group.U) for group in net.hearing]
         self.candidate = [torch.zeros_like(rows) for rows in net.candidate]
         self.below = [torch.zeros_like(rows) for rows in net.below]
@@ -55,7 +56,6 @@ class Sums:
             self.x.index_add_(0, x.flatten(), fed)
         else:
             add_product(fed.T, x.flatten(0, 1), self.x)
-        self.bias += delta.sum((0, 1))
         for total, group in zip(self.hearing, self.net.hearing, strict=True):
             add_product(every_gate[:, group.gates].T, h_star[:, group.sources], total)
         heard = Heard(spec, T, B, like=h)
@@ -76,6 +76,15 @@ class Sums:
                 if j:
                     add_product(d_candidates[:, j].T, up_rows, self.candidate[j][:, :H])
 
+    def add_settled(self, delta: Tensor, settled: Tensor, normals: Normals | None) -> None:
+        """Of the biases and gains, which come after the sums of products."""
+        if normals is not None:
+            (_, of_settled), (_, of_sums) = split_columns(settled, self.spec), split_columns(delta, self.spec)
+            units = (len(UNITS[self.spec.unit].gates) - 1) * self.spec.hidden_size
+            of_settled[..., units:] = of_sums[..., units:]  # the global reset gates', which are not normalised
+            self.gain += (settled * normals.n).sum((0, 1))
+        self.bias += settled.sum((0, 1))
+
     def of_weights(self, has_bias: bool) -> list[Tensor | None]:
         """Every field of each layer's Weights."""
         spec, unit, H, L = self.spec, UNITS[self.spec.unit], self.spec.hidden_size, self.spec.num_layers
@@ -93,7 +102,8 @@ class Sums:
             if j:
                 candidate.append(self.candidate[j][:, :H])
                 gates.append(self.below[j])
-            U, b = self.candidate[j][:, H if j else 0 :], self.bias[L * H + j * K : L * H + (j + 1) * K]
+            U = self.candidate[j][:, H if j else 0 :]
+            b, gain = (total[L * H + j * K : L * H + (j + 1) * K] for total in (self.bias, self.gain))
             d_units, u_g = of_U[2 * j : 2 * j + 2] if apart and gated else of_U[j].split([units, K - units])
             found += [
                 candidate_back(torch.cat(candidate, 1), torch.cat([rows[:units] for rows in gates], 1), unit),
@@ -103,6 +113,6 @@ class Sums:
                 torch.cat([rows[units:] for rows in gates], 1) if gated else None,
                 u_g if gated else None,
                 b[units:] if has_bias and gated else None,
-                None,  # a gain: what is normalised goes through manual_plain.py
+                candidate_back(self.gain[j * H : (j + 1) * H], gain[:units], unit) if self.net.scales else None,
             ]
         return found

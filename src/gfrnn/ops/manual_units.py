@@ -2,11 +2,12 @@
 
 `plain(fed, q, units, h_prev, c_prev, settle)` -> h_t, c_t: from what is fed to the candidate, the gated sum q, and the
 activations of the unit-wise gates; `settle` is what is done to the candidate's pre-activations. `forward` does the
-same, settling nothing, to the views of a Step, which hold the pre-activation fed + q of the candidate (fed alone,
-where q is kept) and the activations of the gates.
+same to the views of a Step, which hold the pre-activation fed + q of the candidate (fed alone, where q is kept) and the
+activations of the gates; its `settle` knows the candidate's place.
 
 The backward is in two parts. `slopes` is for all layers of a timestep at once: what does not need the gradient,
-written where the deltas belong. `deltas` multiplies it with the gradients that reach one layer.
+written where the deltas belong. `deltas` multiplies it with the gradients that reach one layer, and has the candidate's
+go back `through` what settled its pre-activations.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,9 +48,9 @@ class Back(NamedTuple):
 
 class Maths(NamedTuple):
     plain: Callable[[Tensor, Tensor, Sequence[Tensor], Tensor, Any, Settle], tuple[Tensor, Tensor | None]]
-    forward: Callable[[Step], None]
+    forward: Callable[[Step, Callable[[], None]], None]
     slopes: Callable[[Step, Step, Tensor], None]  # the last is for that of c_t in h_t, of a unit that has a cell
-    deltas: Callable[[Step, Step, Back], None]
+    deltas: Callable[[Step, Step, Back, Settle], None]
     keeps_q: bool = False  # whether the gated sum is kept apart, and has a gradient of its own
 
 
@@ -59,7 +60,8 @@ def tanh_plain(
     return tanh(settle(fed + q)), None
 
 
-def tanh_forward(s: Step) -> None:
+def tanh_forward(s: Step, settle: Callable[[], None]) -> None:
+    settle()
     s.h.copy_(s.candidate.tanh_())
 
 
@@ -67,8 +69,8 @@ def tanh_slopes(s: Step, d: Step, of_c: Tensor) -> None:
     tanh_backward(torch.ones_like(s.candidate), s.candidate, grad_input=d.candidate)
 
 
-def tanh_deltas(s: Step, d: Step, back: Back) -> None:
-    d.candidate.mul_(back.h)
+def tanh_deltas(s: Step, d: Step, back: Back, through: Settle) -> None:
+    through(d.candidate.mul_(back.h))
 
 
 def gru_plain(
@@ -78,9 +80,11 @@ def gru_plain(
     return (1 - z) * h_prev + z * tanh(settle(fed + r * q)), None
 
 
-def gru_forward(s: Step) -> None:
+def gru_forward(s: Step, settle: Callable[[], None]) -> None:
     r, z = s.units
-    torch.lerp(s.h_prev, s.candidate.addcmul_(r, s.q).tanh_(), z, out=s.h)
+    s.candidate.addcmul_(r, s.q)
+    settle()
+    torch.lerp(s.h_prev, s.candidate.tanh_(), z, out=s.h)
 
 
 def gru_slopes(s: Step, d: Step, of_c: Tensor) -> None:
@@ -90,11 +94,12 @@ def gru_slopes(s: Step, d: Step, of_c: Tensor) -> None:
     sigmoid_backward(s.candidate - s.h_prev, z, grad_input=d_z)
 
 
-def gru_deltas(s: Step, d: Step, back: Back) -> None:
+def gru_deltas(s: Step, d: Step, back: Back, through: Settle) -> None:
     (r, z), (d_r, d_z) = s.units, d.units
-    d_r.mul_(d.candidate.mul_(back.h))
+    of_sum = through(d.candidate.mul_(back.h))  # of fed + r q
+    d_r.mul_(of_sum)
     d_z.mul_(back.h)
-    torch.mul(d.candidate, r, out=d.q)
+    torch.mul(of_sum, r, out=d.q)
     back.h_prev.add_(back.h).addcmul_(back.h, z, value=-1)
 
 
@@ -106,8 +111,9 @@ def lstm_plain(
     return o * tanh(c), c
 
 
-def lstm_forward(s: Step) -> None:
+def lstm_forward(s: Step, settle: Callable[[], None]) -> None:
     i, f, o = s.units
+    settle()
     c = torch.mul(f, s.c_prev, out=s.c).addcmul_(i, s.candidate.tanh_())
     torch.tanh(c, out=s.h).mul_(o)
 
@@ -122,10 +128,10 @@ def lstm_slopes(s: Step, d: Step, of_c: Tensor) -> None:
     tanh_backward(o, tanh_c, grad_input=of_c)
 
 
-def lstm_deltas(s: Step, d: Step, back: Back) -> None:
+def lstm_deltas(s: Step, d: Step, back: Back, through: Settle) -> None:
     (_, f, _), (d_i, d_f, d_o) = s.units, d.units
     d_c = back.c.addcmul_(back.h, back.slope)
-    d.candidate.mul_(d_c)
+    through(d.candidate.mul_(d_c))
     d_i.mul_(d_c)
     d_f.mul_(d_c)
     d_o.mul_(back.h)
@@ -140,8 +146,9 @@ def bounded_lstm_plain(
     return o * tanh(c), c
 
 
-def bounded_lstm_forward(s: Step) -> None:
+def bounded_lstm_forward(s: Step, settle: Callable[[], None]) -> None:
     f, o = s.units
+    settle()
     c = torch.lerp(s.candidate.tanh_(), s.c_prev, f, out=s.c)
     torch.tanh(c, out=s.h).mul_(o)
 
@@ -155,10 +162,10 @@ def bounded_lstm_slopes(s: Step, d: Step, of_c: Tensor) -> None:
     tanh_backward(o, tanh_c, grad_input=of_c)
 
 
-def bounded_lstm_deltas(s: Step, d: Step, back: Back) -> None:
+def bounded_lstm_deltas(s: Step, d: Step, back: Back, through: Settle) -> None:
     (f, _), (d_f, d_o) = s.units, d.units
     d_c = back.c.addcmul_(back.h, back.slope)
-    d.candidate.mul_(d_c)
+    through(d.candidate.mul_(d_c))
     d_f.mul_(d_c)
     d_o.mul_(back.h)
     d_c.mul_(f)

@@ -49,6 +49,7 @@ class Together(NamedTuple):
     hearing: list[Hearing]
     candidate: list[Tensor]  # per layer (H, H + S): [W_h | U], for the lowest U alone
     below: list[Tensor]  # per layer (K, H): what its gates hear of the layer below; empty for the lowest
+    scales: list[tuple[Scale, Scale]]  # per layer, as Matrices has them; none where nothing is normalised
 
     def W_h(self, j: int) -> Tensor:
         """The candidate's (H, H), for the layer below."""
@@ -127,6 +128,7 @@ def together(spec: Spec, weights: Sequence[Weights]) -> Together:
         hearing_of(spec, layers),
         [m.candidate if m.below is None else torch.cat([m.below[:H], m.candidate], dim=1) for m in layers],
         [rows[H:] for rows in below],
+        [m.scales for m in layers if m.scales is not None],
     )
 
 
