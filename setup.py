@@ -143,7 +143,9 @@ class BuildOp(build_ext):
                     extra_postargs=[*flags, *extra, *(["-isystem", str(needs / "include")] if needs else [])],
                 )[0]
 
-            return kept(build / isa, digest([self.compiler.compiler_cxx[0], *flags, *extra], needs), make)
+            # With whatever the environment adds (CXX, CXXFLAGS, CFLAGS).
+            how = [*self.compiler.compiler_cxx, *self.compiler.compiler_so, *flags, *extra]
+            return kept(build / isa, digest(how, needs), make)
 
         known = [f"-DGFRNN_HAS_{isa.upper()}" for isa in INSTRUCTION_SETS]
         jobs = [
