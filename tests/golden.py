@@ -32,8 +32,10 @@ def runs() -> dict[str, tuple[str, dict[str, Any]]]:
         for unit in UNITS
         for wiring in WIRINGS
     }
+    late: dict[str, Any] = {**SMALL, **TEXT, "reset_every": 0, "dropout": 0.2, "ema": 0.5}
     modern = {
-        "modern-gated-lstm": ("modern-gated-lstm", {**SMALL, **TEXT, "reset_every": 0, "dropout": 0.2, "ema": 0.5})
+        "modern-gated-lstm": ("modern-gated-lstm", {**late, "normalise": False, "learning_rate": 4e-3}),
+        "modern-gated-lstm-normalised": ("modern-gated-lstm", late),
     }
     programs = {name: (name, {**SMALL, **PROGRAMS}) for name in ("programs-gated-gru", "modern-programs-gated-lstm")}
     return text | modern | programs

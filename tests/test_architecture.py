@@ -24,7 +24,7 @@ ONE_PLACE = {
     r"\bAUTO = |next\(name for name in AUTO": "ops/__init__.py",
     r"float32: 1e-|\bSHORT = ": "bench/tolerance.py",
     r"\(9, 10\), \(32, 126\)": "models/vocabulary.py",
-    r"modern\.optimizer\(learning_rate=4e-3": "recipes/hutter.py",
+    r"^LEARNING_RATE = \{": "recipes/hutter.py",
     r"replace_file\(.*LATEST": "training/checkpoint.py",
     r"turn\(seed, size\)": "tasks/text/task.py",
 }

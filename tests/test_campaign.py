@@ -161,7 +161,7 @@ def test_looking_at_a_lock_never_keeps_anybody_out(tmp_path: Path) -> None:
         ({"budget": Budget(chars=253)}, "chars is 252, not 253"),
         ({"budget": Budget(epochs=1.0)}, "epochs is None, not 1.0; chars is 252, not None"),
         ({"recipe": "modern-gated-gru"}, "modern-stacked-lstm, not modern-gated-gru"),
-        ({"options": (*OPTIONS.items(), ("learning_rate", 1.0))}, "learning_rate is 0.004, not 1.0"),
+        ({"options": (*OPTIONS.items(), ("learning_rate", 1.0))}, "learning_rate is 0.008, not 1.0"),
     ],
 )
 def test_another_run_in_the_folder_is_foreign(

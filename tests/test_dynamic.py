@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import math
 import shutil
@@ -17,6 +18,7 @@ from runs import files, run_tiny
 from gfrnn.cli import main
 from gfrnn.errors import DataError, NonFinite, UsageError
 from gfrnn.models import CharLM
+from gfrnn.models.pretrained import find
 from gfrnn.storage.run_folder import DYNAMIC, blocks_name
 from gfrnn.tasks.text import blocks, dynamic, dynamic_choice
 from gfrnn.tasks.text.corpus import excerpt
@@ -186,6 +188,16 @@ def test_the_search_goes_option_by_option_and_tries_nothing_twice() -> None:
     assert [trial["bpc"] for trial in tried].count(None) == 1
     choice = dynamic_choice.Choice("t", "m", 10, 2.0, tried)
     assert choice.settings == Settings("sgd", 0.1, 25, 0.001) and choice.best["bpc"] == -1.0
+    found = dynamic_choice.search(lambda s: abs(s.learning_rate - 7e-3) + s.block / 1e6 + abs(s.decay - 0.005), {})
+    assert [trial["learning_rate"] for trial in found[:5]] == [5e-4, 1e-3, 2e-3, 4e-3, 8e-3]
+    assert found[5]["learning_rate"] == 0.016  # worse: the best lies between two that were tried
+    assert min(found, key=lambda trial: trial["bpc"]) == {
+        **found[5],
+        "learning_rate": 8e-3,
+        "decay": 0.006,
+        "block": 25,
+        "bpc": pytest.approx(0.002025),
+    }
     everything = {"rule": "sgd", "learning_rate": 0.2, "block": 7, "decay": 0.0}
     assert [trial["block"] for trial in dynamic_choice.search(cost, everything)] == [7]
     assert {trial["rule"] for trial in dynamic_choice.search(cost, {"block": 50})} == {"rms"}
@@ -274,16 +286,31 @@ def test_the_packaged_model_keeps_its_values_in_the_cache_folder(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))
-    words = ("--data", "excerpt", "--dynamic")
-    assert "gf-lstm-enwik8 keeps no values" in refused(capsys, *words)
+    words = ("stacked-lstm-enwik8", "--data", "excerpt", "--dynamic")
+    assert "stacked-lstm-enwik8 keeps no values" in refused(capsys, *words)
     fixed = ("--rule", "sgd", "--learning-rate", 0.1, "--block", 50, "--decay", 0)
     chosen = evaluated(capsys, *words, "--choose", "--limit", 60, *fixed)
-    assert chosen["kept"] == str(tmp_path / "cache" / "dynamic" / "gf-lstm-enwik8" / DYNAMIC)
+    assert chosen["kept"] == str(tmp_path / "cache" / "dynamic" / "stacked-lstm-enwik8" / DYNAMIC)
     assert len(chosen["tried"]) == 1
     assert evaluated(capsys, *words, "--limit", 60)["learning_rate"] == 0.1
     (tmp_path / "cache").rename(tmp_path / "before")
     (tmp_path / "cache").write_text("no folder")
     assert evaluated(capsys, *words, "--choose", "--limit", 60, *fixed)["kept"] is None
+
+
+def test_the_packaged_model_brings_its_values(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))
+    brought = dynamic_choice.read(find("gf-lstm-enwik8"))
+    assert brought is not None
+    words = ("--data", "excerpt", "--dynamic", "--split", "valid", "--limit", 60)
+    found = evaluated(capsys, *words)
+    assert Settings(**{name: found[name] for name in ("rule", "learning_rate", "block", "decay")}) == brought.settings
+    mine = tmp_path / "cache" / "dynamic" / "gf-lstm-enwik8"
+    other = [{**trial, "learning_rate": 3e-4} for trial in brought.tried]
+    dynamic_choice.keep(mine, dataclasses.replace(brought, tried=other))
+    assert evaluated(capsys, *words)["learning_rate"] == 3e-4  # what I chose myself goes first,
+    dynamic_choice.keep(mine, dataclasses.replace(brought, tried=other, model_sha256="of an older release"))
+    assert evaluated(capsys, *words)["learning_rate"] == brought.settings.learning_rate  # if it is of this model
 
 
 def test_given_values_need_no_choice_and_a_part_is_not_kept(run: Path, capsys: Capture) -> None:

@@ -78,8 +78,8 @@ def test_it_goes_on_and_the_record_says_so(tmp_path: Path, extended: dict[str, A
     said = [record for record in history if record["kind"] == "extend"]
     assert said == [{"kind": "extend", "step": 12, "before": {"updates": 12}, "after": {"updates": 24}}]
     rates = {record["step"]: record["learning_rate"] for record in history if record["kind"] == "train"}
-    assert (rates[12], rates[24]) == pytest.approx((4e-3 / 12, 4e-3 / 24))  # of the last updates before 0
-    assert (rates[14], rates[16]) == pytest.approx((4e-3 * 11 / 24, 4e-3 * 9 / 24))
+    assert (rates[12], rates[24]) == pytest.approx((8e-3 / 12, 8e-3 / 24))  # of the last updates before 0
+    assert (rates[14], rates[16]) == pytest.approx((8e-3 * 11 / 24, 8e-3 * 9 / 24))
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert config["run"]["updates"] == 24
     (earlier,) = config["earlier"]

@@ -58,7 +58,7 @@ def test_it_starts_with_the_models_weights_and_architecture_and_says_which_it_wa
     ours = first_weights(tmp_path / "run")
     assert set(ours) == set(theirs)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-    changed = "wiring feedback, num_layers 2, hidden_size 5, forget_bias 0.0"
+    changed = "wiring feedback, num_layers 2, hidden_size 5, normalise False, forget_bias 0.0"
     assert f"modern-gated-lstm with the architecture of {init}: unit gru, {changed}" in caplog.text
     which = {"model": init, "sha256": sha256_of(Path(init) / "model.safetensors")}
     config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())

@@ -49,7 +49,7 @@ def test_a_file_gets_all_of_the_list_and_json_the_same_facts(capsys: Capture) ->
 
 
 @pytest.mark.parametrize(
-    "run", ["gf-lstm-enwik8", *(f"programs/programs-{kind}" for kind in ("gated-gru", "gated-lstm", "stacked-lstm"))]
+    "run", ["modern-gated-lstm", *(f"programs/programs-{kind}" for kind in ("gated-gru", "gated-lstm", "stacked-lstm"))]
 )
 def test_the_estimate_is_what_was_measured(run: str) -> None:
     """On one core, to a quarter: models of other sizes, and the two tasks."""

@@ -146,6 +146,7 @@ def test_every_weight_starts_once(
         input_skip=True,
         forget_bias=config.model.forget_bias,
         input_std=config.model.input_std,
+        normalise=config.model.normalise,
     )
     assert all(torch.equal(p, q) for p, q in zip(first.parameters(), again.parameters(), strict=True))
 

@@ -40,7 +40,7 @@ def test_every_recipe_with_every_setting_and_every_seed() -> None:
     options = {trial.name: trial.config.options for trial in found.trials}
     assert {values["chars"] for values in options.values()} == {3_000_000}
     assert {values["keep"] for values in options.values()} == {1}
-    assert [options[name]["learning_rate"] for name in first] == [4e-3, 4e-3, 8e-3, 0.016, 4e-3, 8e-3, 0.016]
+    assert [options[name]["learning_rate"] for name in first] == [8e-3, 8e-3, 8e-3, 0.016, 4e-3, 8e-3, 0.016]
     assert [options[name]["start"] for name in first[:3]] == ["paper", "quiet", "paper"]
     assert (options["fb-usual"]["wiring"], options["fb-usual-seed7"]["seed"]) == ("feedback", 7)
     only = search(("gated",), recipes={**GATED, "other": "modern-gated-gru"})

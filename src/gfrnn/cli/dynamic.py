@@ -150,19 +150,21 @@ def find_settings(args: Namespace) -> "tuple[Settings, str, str | None]":
 
     if args.learning_rate is not None:
         return Settings(**{**DEFAULTS, **values_given(args)}), "given", None
-    folder = folder_of(args.run)
-    choice = dynamic_choice.read(folder)
-    if choice is None:
+    weights, others = model_sha256(args.run), None
+    for folder in folders_of(args.run):
+        choice = dynamic_choice.read(folder)
+        if choice is not None and choice.model_sha256 == weights:
+            return choice.settings, f"chosen on {choice.characters:,} validation characters", choice.text_sha256
+        if choice is not None:
+            others = others or folder / dynamic_choice.DYNAMIC
+    if others is not None:
         raise UsageError(
-            f"{args.run or packaged()} keeps no values for dynamic evaluation: `gfrnn eval {args.run or packaged()} "
-            "--dynamic --choose` finds some on the validation split, or give --learning-rate"
+            f"the values in {others} were chosen for other weights: --dynamic --choose again, or give --learning-rate"
         )
-    if choice.model_sha256 != model_sha256(args.run):
-        raise UsageError(
-            f"the values in {folder / dynamic_choice.DYNAMIC} were chosen for other weights: --dynamic --choose again, "
-            "or give --learning-rate"
-        )
-    return choice.settings, f"chosen on {choice.characters:,} validation characters", choice.text_sha256
+    raise UsageError(
+        f"{args.run or packaged()} keeps no values for dynamic evaluation: `gfrnn eval {args.run or packaged()} "
+        "--dynamic --choose` finds some on the validation split, or give --learning-rate"
+    )
 
 
 def choose(args: Namespace, found: "Scored", evaluation: Evaluation) -> dict[str, Any]:
@@ -174,9 +176,9 @@ def choose(args: Namespace, found: "Scored", evaluation: Evaluation) -> dict[str
     choice = dynamic_choice.Choice(found.text.sha256, model_sha256(args.run), len(found.ids), static.bpc, tried)
     best, kept = choice.best, None
     try:
-        kept = str(dynamic_choice.keep(folder_of(args.run), choice))
+        kept = str(dynamic_choice.keep(folders_of(args.run)[0], choice))
     except OSError as error:  # what was found is worth minutes: it is shown all the same
-        say(f"the values could not be kept in {folder_of(args.run)} ({error.strerror}): give them as options")
+        say(f"the values could not be kept in {folders_of(args.run)[0]} ({error.strerror}): give them as options")
     return {
         "text": found.text.name,
         "split": found.split,
@@ -234,11 +236,15 @@ def described(settings: dict[str, Any]) -> str:
     return f"{settings['rule']}, learning rate {rate:g}, block {settings['block']}, decay {decay:g}"
 
 
-def folder_of(run: str | None) -> Path:
-    """Where the values for a run or a model folder are kept: in it; for a model in the package: in the cache folder."""
+def folders_of(run: str | None) -> list[Path]:
+    """Where values for a run or a model folder are: in it; for a model in the package: in the cache folder, where they
+    are kept, or beside the model."""
+    from gfrnn.models.pretrained import find
     from gfrnn.storage.cache import cache_folder
 
-    return Path(run) if run is not None and Path(run).is_dir() else cache_folder() / "dynamic" / (run or packaged())
+    if run is not None and Path(run).is_dir():
+        return [Path(run)]
+    return [cache_folder() / "dynamic" / (run or packaged()), find(run or packaged())]
 
 
 def model_sha256(run: str | None) -> str:

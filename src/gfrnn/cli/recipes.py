@@ -11,8 +11,8 @@ from gfrnn.cli.options import Parser
 PIPED = 1000  # columns of a file: no line is too long for it
 NOTE = (
     "paper: what it reports, test bits per character (for programs it has heat maps only). time: an estimate, one core "
-    "with the fused op, as fast as in results/gf-lstm-enwik8. `gfrnn train RECIPE --minutes 30` fits any of them into "
-    "half an hour."
+    "with the fused op, as fast as in results/modern-gated-lstm. `gfrnn train RECIPE --minutes 30` fits any of them "
+    "into half an hour."
 )
 ABOUT = "about"
 LEFT = ("recipe", "model", ABOUT)  # the other columns are numbers

@@ -53,7 +53,7 @@ class Run:
     @property
     def settings(self) -> str:
         own = "modern" if self.config.recipe.startswith("modern-") else "paper"
-        return ", ".join([own, *(f"{key.replace('_', ' ')} {value}" for key, value in self.departures.items())])
+        return ", ".join([own, *(departure_words(key, value) for key, value in self.departures.items())])
 
     @property
     def row(self) -> str:
@@ -181,3 +181,13 @@ class Run:
             return {}
         document = json.loads(read_small(self.folder / ENVIRONMENT))
         return document if isinstance(document, dict) else {}
+
+
+def departure_words(option: str, value: Any) -> str:
+    """
+    >>> [departure_words(*pair) for pair in (("normalise", False), ("learning_rate", 0.004))]
+    ['not normalised', 'learning rate 0.004']
+    """
+    if option == "normalise":
+        return "normalised" if value else "not normalised"
+    return f"{option.replace('_', ' ')} {value}"

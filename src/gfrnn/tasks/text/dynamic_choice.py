@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ from gfrnn.storage.run_folder import DYNAMIC
 from gfrnn.storage.tensorfile import pack_json, unpack_json
 from gfrnn.tasks.text.dynamic import Settings
 
-# The values tried, one option after the other, each with the best of those before; docs/decisions.md has why.
+# The values tried first, one option after the other, each with the best of those before; docs/decisions.md has why.
 LEARNING_RATES = {"rms": (5e-4, 1e-3, 2e-3), "sgd": (0.05, 0.1, 0.2, 0.4)}
 DECAYS = (0.003, 0.0, 0.001)
 BLOCKS = (50, 25, 100)
+LEAST_BLOCK = 25  # a step costs as much as reading a dozen characters: smaller ones are for who asks for them
 FIRST = 100_000  # characters of the validation split that values are chosen on, unless told otherwise
 
 
@@ -53,7 +54,8 @@ def settings_of(mapping: dict[str, Any]) -> Settings:
 def search(score: Callable[[Settings], float], fixed: dict[str, Any]) -> list[dict[str, Any]]:
     """Try values one option after the other, each beside the best of the others so far; what is `fixed` stays.
 
-    `score` gives the bits per character with some settings. Nothing is tried twice. The rule is rms unless it is fixed.
+    `score` gives the bits per character with some settings. A best at the end of its list is followed, by halves or
+    doubles, until it gets worse. Nothing is tried twice. The rule is rms unless it is fixed.
     """
     tried: dict[Settings, float | None] = {}
 
@@ -72,8 +74,25 @@ def search(score: Callable[[Settings], float], fixed: dict[str, Any]) -> list[di
     for name, values in options.items():
         if name not in fixed:
             best = best_of([dataclasses.replace(best, **{name: value}) for value in values])
+            while (value := beyond(name, getattr(best, name), values)) is not None:
+                values = (*values, value)
+                best = best_of([best, dataclasses.replace(best, **{name: value})])
     best_of([best])
     return [{**settings.to_mapping(), "bpc": bpc} for settings, bpc in tried.items()]
+
+
+def beyond(name: str, best: Any, values: Sequence[Any]) -> Any:
+    """The next value to try if the best is at an end of those tried, or None.
+
+    >>> [beyond("learning_rate", best, (1e-3, 2e-3, 4e-3)) for best in (1e-3, 2e-3, 4e-3)]
+    [0.0005, None, 0.008]
+    >>> beyond("block", 100, (50, 25, 100)), beyond("block", 25, (50, 25, 100)), beyond("decay", 0.0, (0.003, 0.0))
+    (200, None, None)
+    """
+    if best == max(values):
+        return best * 2 if name != "decay" or best <= 0.5 else None
+    further = best // 2 if isinstance(best, int) else best / 2
+    return further if best == min(values) and further > (LEAST_BLOCK - 1 if name == "block" else 0) else None
 
 
 def keep(folder: Path, choice: Choice) -> Path:
