@@ -238,7 +238,7 @@ def test_choose_on_valid_then_score_test(run: Path, capsys: Capture) -> None:
     before = files(run)
     chosen = evaluated(capsys, run, "--dynamic", "--choose", "--limit", 400, "--block", 50)
     assert (chosen["split"], chosen["characters"], chosen["kept"]) == ("valid", 400, str(run / DYNAMIC))
-    assert {trial["block"] for trial in chosen["tried"]} == {50} and len(chosen["tried"]) == 5
+    assert {trial["block"] for trial in chosen["tried"]} == {50} and len(chosen["tried"]) >= 5
     assert chosen["bpc_dynamic"] == min(trial["bpc"] for trial in chosen["tried"]) < chosen["bpc"]
     assert {name: content for name, content in files(run).items() if name != DYNAMIC} == before
 
@@ -300,6 +300,7 @@ def test_the_packaged_model_keeps_its_values_in_the_cache_folder(
 
 def test_the_packaged_model_brings_its_values(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GFRNN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("gfrnn.cli.dynamic.GRADIENTS_FROM", 1_000)
     brought = dynamic_choice.read(find("gf-lstm-enwik8"))
     assert brought is not None
     words = ("--data", "excerpt", "--dynamic", "--split", "valid", "--limit", 60)

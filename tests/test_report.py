@@ -116,7 +116,7 @@ def test_a_row_has_its_mean_interval_and_seeds_and_a_missing_one_its_command(dra
         *[""] * 5,
         "`gfrnn train modern-gated-L-gru`",
     ]
-    assert "Learning rate: 0.004 for every row." in text
+    assert "Learning rate: 0.008 for every row." in text
     assert len(re.findall(r"^\| \d+ \| ", text.split("## Language modelling")[0], flags=re.MULTILINE)) == 20
     assert all(file.stat().st_size > 500 for file in report.files)
 
