@@ -60,9 +60,8 @@ def main() -> None:
             take(tab, "explorer-two", 0, 1763)
             tab.choose("#writing [name=max_new]", "700")
             tab.click("#writing .primary")
-            tab.wait(
-                "document.querySelector('#writing .stop').disabled && document.querySelectorAll('#written table').length > 1"
-            )
+            tab.wait("document.querySelector('#writing .stop').disabled")
+            tab.wait("document.querySelectorAll('#written table').length > 1")
             card = "document.querySelector('#writing').closest('.card').getBoundingClientRect()"
             top, height = tab.run(f"(() => {{ const b = {card}; return [b.top + scrollY - 15, b.height + 30] }})()")
             take(tab, "explorer-writing", top, height)
