@@ -47,7 +47,7 @@ def executable() -> str | None:
 
 
 class Browser:
-    """One browser process; `page` opens a tab of its own: pages leave nothing behind, and a window would take longer."""
+    """One browser process; `page` opens a tab of its own: pages leave nothing behind, and a window takes longer."""
 
     def __init__(self, path: str) -> None:
         self.profile = tempfile.TemporaryDirectory(prefix="gfrnn-browser-", ignore_cleanup_errors=True)
