@@ -36,17 +36,19 @@ browser: | build  ## find or install what the tests of `gfrnn explore` need: Chr
 	@test -e $(AXE) || npm install --prefix build/browser --no-audit --no-fund --silent axe-core@4.14.0 >/dev/null 2>&1 \
 	  || echo "axe-core could not be fetched from npm: the page's accessibility is not tested"
 
+# Neighbours stay on one worker, where what they share is made once, until the other has nothing left to do.
+PYTEST := $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal
 # Compiled modules are kept, whatever the environment says: many a test starts processes that import everything.
 # mypy works beside the tests, which leave a part of the second core idle.
 test: setup browser  ## ruff, mypy, pytest: what CI runs, about a quarter of an hour on two cores
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@($(BIN)/mypy || { echo "mypy is not content: see above"; false; }) & \
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS); tests=$$?; \
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PYTEST); tests=$$?; \
 	wait $$! && exit $$tests
 
 slow: setup      ## the tests too long for every day
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m slow --timeout 3600
+	OMP_NUM_THREADS=1 $(PYTEST) -m slow --timeout 3600
 
 soak: setup      ## the fault suite in full: every kill, flip, bomb and fuzz of docs/reliability.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/faults -m "soak or not soak" --timeout 3600

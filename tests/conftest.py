@@ -1,6 +1,8 @@
 """The same machine for every test: one thread, a fixed seed, no left-over global switches."""
 
 import gc
+import logging
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,9 +15,14 @@ import torch
 from campaigns import Trained, make_finished, tiny_plan
 from runs import outcome, run_tiny
 
+from gfrnn.progress import LOG
+
 # Shapes are drawn the same way on every run, and nothing is judged by the clock.
 hypothesis.settings.register_profile("gfrnn", derandomize=True, deadline=None, max_examples=15, database=None)
 hypothesis.settings.load_profile("gfrnn")
+
+# Whoever waits for the disk is safe from a power cut, of which faults/disk.py knows without one.
+os.fsync = os.fstat  # type: ignore[assignment]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,12 +57,22 @@ def _fixed_ground() -> Iterator[None]:
 @pytest.fixture
 def nan_in_fresh_memory() -> Iterator[None]:
     """`torch.empty` and its kin hand out NaN (the largest value for integers), so reading it shows."""
-    torch.use_deterministic_algorithms(True)
+    torch._C._set_deterministic_algorithms(True, warn_only=False)  # torch's own function imports the whole compiler
     was = torch.utils.deterministic.fill_uninitialized_memory
     torch.utils.deterministic.fill_uninitialized_memory = True
     yield
     torch.utils.deterministic.fill_uninitialized_memory = was
-    torch.use_deterministic_algorithms(False)
+    torch._C._set_deterministic_algorithms(False, warn_only=False)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the package's log is told. (pytest's own fixture costs every test a millisecond, asked for or not.)"""
+    words: list[str] = []
+    handler = logging.Handler()
+    monkeypatch.setattr(handler, "emit", lambda record: words.append(record.getMessage()))
+    monkeypatch.setattr(LOG, "handlers", [*LOG.handlers, handler])
+    return words
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import multiprocessing
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 FAR = "far:0"
@@ -53,29 +53,39 @@ class FarTensor(Tensor):
 
 
 def carry_out(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    far = [tensor for tensor in tensors if isinstance(tensor, FarTensor)]
-    strangers = [tensor for tensor in tensors if not isinstance(tensor, FarTensor) and tensor.dim() > 0]
-    if far and strangers and op not in COPIES:
-        raise RuntimeError(f"{op}: tensors on two devices, {FAR} and {strangers[0].device}")
-    wanted = [leaf.type for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.device)]
+    given = list(singly((*args, *kwargs.values())))
+    far = any(isinstance(one, FarTensor) for one in given)
+    if far and op not in COPIES:
+        for one in given:
+            if isinstance(one, Tensor) and not isinstance(one, FarTensor) and one.dim() > 0:
+                raise RuntimeError(f"{op}: tensors on two devices, {FAR} and {one.device}")
+    wanted = [one.type for one in given if isinstance(one, torch.device)]
     target = wanted[0] if wanted else "far" if far else "cpu"
-    near_args, near_kwargs = tree_map(nearer, (args, kwargs))
     with torch.inference_mode(False):  # of which views of such tensors know nothing
-        result = op(*near_args, **near_kwargs)
+        result = op(*map(nearer, args), **{name: nearer(value) for name, value in kwargs.items()})
         if op._schema.is_mutable:  # what was changed is returned as it came
             return given_back(op, args, kwargs, result)
-        return tree_map(wrap, result) if target == "far" else result
+        return wrap(result) if target == "far" else result
+
+
+def singly(values: Iterable[Any]) -> Iterator[Any]:
+    """What an operation is given, those in lists too: there are none in others."""
+    for value in values:
+        yield from value if isinstance(value, list | tuple) else (value,)
 
 
 def nearer(value: Any) -> Any:
-    if isinstance(value, torch.device):
-        return torch.device("cpu")
-    return value.near if isinstance(value, FarTensor) else value
+    if isinstance(value, FarTensor):
+        return value.near
+    if isinstance(value, list | tuple):
+        return [nearer(one) for one in value]
+    return torch.device("cpu") if isinstance(value, torch.device) else value
 
 
 def wrap(value: Any) -> Any:
-    return FarTensor(value) if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        return FarTensor(value)
+    return type(value)(map(wrap, value)) if type(value) in (list, tuple) else value
 
 
 def given_back(op: Any, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
@@ -90,6 +100,7 @@ def given_back(op: Any, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
 def arrive() -> None:
     """Have the device in this process."""
     torch.set_num_threads(1)
+    os.fsync = os.fstat  # type: ignore[assignment]  # as in conftest.py
     _setup_privateuseone_for_python_backend("far")
     LIBRARY.fallback(lambda op, *args, **kwargs: carry_out(op, args, kwargs), "PrivateUse1")  # makes tensors there
     make = torch.tensor  # which copies in a way that goes past us

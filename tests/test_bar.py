@@ -7,11 +7,11 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import sys
 import termios
 from pathlib import Path
 
+import forked
 import pytest
 from test_cli import tiny_words
 
@@ -24,7 +24,7 @@ def on_a_terminal(words: list[str], columns: int, **environment: str) -> list[st
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     surroundings = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
     surroundings |= {"TERM": "xterm", "PYTHONUTF8": "1", **environment}
-    with subprocess.Popen(
+    with forked.Popen(
         [sys.executable, "-m", "gfrnn", *words], stdin=theirs, stdout=theirs, stderr=theirs, env=surroundings
     ) as done:
         os.close(theirs)

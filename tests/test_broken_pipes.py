@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from gfrnn import cli
@@ -28,7 +29,8 @@ def broken_pipe() -> int:
     ids=" ".join,
 )
 def test_a_command_whose_output_nobody_reads_ends_well(words: list[str]) -> None:
-    done = subprocess.run([*GFRNN, *words], stdout=broken_pipe(), stderr=subprocess.PIPE, text=True)
+    run = forked.run if words[0] == "doctor" else subprocess.run  # it imports torch
+    done = run([*GFRNN, *words], stdout=broken_pipe(), stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 

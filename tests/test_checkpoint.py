@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 import torch
 
@@ -100,7 +100,7 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
     with lock(tmp_path):
         with pytest.raises(UsageError, match=f"in use by another process .pid {os.getpid()}"):
             lock(tmp_path)
-        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        other = forked.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert f"pid {os.getpid()}" in other.stderr
     lock(tmp_path).close()
 

@@ -167,8 +167,8 @@ def stopped_and_continued(folder: Path, name: str, stop: int | None) -> dict[str
         if stop is not None:
             stop_at(patch, stop)
             with pytest.raises(Preempted):
-                train(tiny(folder), folder / name, device=FAR)
-    train(tiny(folder), folder / name, device=FAR)
+                train(tiny(folder, validate_chars=30), folder / name, device=FAR)
+    train(tiny(folder, validate_chars=30), folder / name, device=FAR)
     return outcome(folder / name)
 
 

@@ -38,6 +38,7 @@ ONLY_PARSED = {
     "tune": "trains for hours: tests/test_tune.py",
     "reproduce": "trains for days, or measures how many: tests/test_reproduce.py",
     "completion": "needs shtab: tests/test_completion.py",
+    "plot of heat maps": "draws for seconds: tests/test_heatmap.py, and of the runs that are here tests/test_report.py",
     "eval of programs": "evaluates 10,000 programs at least: tests/test_evaluate_programs.py",
 }
 # What makes a training quick, whatever else its line says.
@@ -117,6 +118,8 @@ def why_only_parsed(command: Command) -> str | None:
     words = filled(command)
     if words[0] in ONLY_PARSED and "--help" not in words:
         return words[0]
+    if "--heatmap" in words:
+        return "plot of heat maps"
     of_programs = "programs" in command.document or any("programs" in word for word in words)
     return "eval of programs" if words[0] == "eval" and of_programs else None
 
@@ -146,9 +149,7 @@ def made_quick(command: Command, trained: dict[str, str], folder: Path) -> list[
         del rest[place : place + 2]
     words: list[str] = []
     for word in rest:
-        if "--heatmap" in rest and word.startswith(("results/", "runs/", "/shared/runs/")):
-            words += files("results/programs/programs-*-lstm")  # drawn from what was evaluated
-        elif word.startswith("results/"):
+        if word.startswith("results/"):
             words += files(word)
         elif word.startswith(("runs/", "/shared/runs/")):
             words.append(trained["programs" if verb == "run-program" else "run"])

@@ -3,12 +3,12 @@
 import hashlib
 import json
 import random
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 import torch
 
@@ -284,7 +284,7 @@ def test_the_wrong_kind_of_model(tmp_path: Path, capsys: Capture) -> None:
 def test_the_papers_cells_have_2000_programs() -> None:
     """In a fresh process: here they are smaller."""
     script = "from gfrnn.tasks.programs.grid import PER_CELL, PER_CELL_QUICK; print(PER_CELL, PER_CELL_QUICK)"
-    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "2000 200\n"
+    assert forked.run([sys.executable, "-c", script], stdout=forked.PIPE, text=True).stdout == "2000 200\n"
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 import torch
 
@@ -38,12 +38,12 @@ def test_a_file_gets_the_bytes_and_nothing_else(folder: Path, encoding: str) -> 
         expected.decode()
     with (folder / "out").open("wb") as out:
         environment = {**os.environ, "PYTHONIOENCODING": encoding}
-        subprocess.run(words(folder, "--chars", "300"), stdout=out, check=True, env=environment)
+        forked.run(words(folder, "--chars", "300"), stdout=out, check=True, env=environment)
     assert (folder / "out").read_bytes() == PROMPT + expected
 
 
 def test_samples_in_a_file_are_bytes_under_their_headings(folder: Path) -> None:
-    out = subprocess.run(words(folder, "--chars", "50", "--samples", "2"), stdout=subprocess.PIPE, check=True).stdout
+    out = forked.run(words(folder, "--chars", "50", "--samples", "2"), stdout=forked.PIPE, check=True).stdout
     first, second = out.removeprefix(b"--- sample 1\n").split(b"\n--- sample 2\n")
     assert first.startswith(PROMPT)
     assert len(first) == len(PROMPT) + 50
@@ -54,7 +54,7 @@ def test_samples_in_a_file_are_bytes_under_their_headings(folder: Path) -> None:
 def test_a_terminal_gets_text_and_a_new_line(folder: Path) -> None:
     ours, theirs = pty.openpty()
     expected = (PROMPT + CharLM.from_pretrained(folder / "model").generate(PROMPT, 40, seed=7)).decode(errors="replace")
-    with subprocess.Popen(words(folder, "--chars", "40"), stdout=theirs, env={**os.environ, "PYTHONUTF8": "1"}) as done:
+    with forked.Popen(words(folder, "--chars", "40"), stdout=theirs, env={**os.environ, "PYTHONUTF8": "1"}) as done:
         os.close(theirs)
         shown = b""
         while chunk := read(ours):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 
+import forked
 import pytest
 import torch
 from torch import nn
@@ -170,3 +172,9 @@ def test_the_gradient_norm_is_over_all_parameters() -> None:
 def test_hyper_parameters_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(UsageError, match=next(iter(options))):
         OptimizerConfig(**options)  # type: ignore[arg-type]
+
+
+def test_training_never_imports_the_compiler() -> None:
+    """Two seconds of every start; the server that processes are forked from has trained with both optimizers."""
+    script = "import sys; print('gfrnn.training.loop' in sys.modules, 'torch._dynamo' in sys.modules)"
+    assert forked.run([sys.executable, "-c", script], stdout=forked.PIPE, text=True).stdout == "True False\n"

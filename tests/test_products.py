@@ -220,7 +220,9 @@ def test_a_derivative_of_a_derivative_and_function_transforms() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # dynamo's, of its own doing
-@pytest.mark.parametrize("backend", cases.backends())
+@pytest.mark.parametrize(
+    "backend", [pytest.param(n, marks=[pytest.mark.slow] if n == "reference" else []) for n in cases.backends()]
+)
 def test_compiled(backend: str) -> None:
     layer, x = Case("gru", "gated", num_layers=1).layer(dtype=torch.float32, backend=backend), cases.dense_input(2)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")

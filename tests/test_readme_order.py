@@ -12,7 +12,7 @@ from runs import write_text
 
 from gfrnn.cli import main
 from gfrnn.report import build as building
-from gfrnn.report import grids, statistics
+from gfrnn.report import gates, grids, statistics
 
 QUICK = "--rows 2 --length 5 --updates 2 --validate-every 1 --validate-chars 50 --quiet"
 SMALL = "--hidden-size 4"  # but not of a model that is there already
@@ -41,6 +41,7 @@ def test_they_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """With less to do; what starts processes trains in this one. test_report.py draws the report and does its sums."""
     for module in (statistics, grids):
         monkeypatch.setattr(module, "RESAMPLES", 20)
+    monkeypatch.setattr(gates, "CHARACTERS", 30_000)
     monkeypatch.setattr(building, "drawable", lambda: False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GFRNN_DATA", write_text(tmp_path))
@@ -53,6 +54,8 @@ def test_they_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         if words[0] == "train":
             place = words.index("--minutes" if "--minutes" in words else "--updates")
             words[place : place + 2] = [*QUICK.split(), *([] if "--init" in words else SMALL.split())]
+        if "--dynamic" in words:
+            words += ["--rule", "sgd", "--limit", "60"]
         if words[0] in NOT_HERE:
             continue
         assert main(words) == 0, words

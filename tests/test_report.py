@@ -15,7 +15,7 @@ from runs import files
 from gfrnn.cli import main
 from gfrnn.errors import UsageError
 from gfrnn.report import build as building
-from gfrnn.report import grids, heatmap, statistics
+from gfrnn.report import gates, grids, heatmap, statistics
 from gfrnn.report.build import Report, build
 from gfrnn.report.document import Document, Paragraph, Table
 from gfrnn.report.markdown import mark, markdown
@@ -26,11 +26,12 @@ Capture = pytest.CaptureFixture[str]
 
 
 def prepare(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    """No data of the machine's, and few draws: the sums are in test_statistics.py, and in the published report."""
+    """No data of the machine's, few draws and few characters: the sums are in test_statistics.py and test_texts.py."""
     patch.setenv("GFRNN_CACHE", str(folder / "cache"))
     patch.delenv("GFRNN_DATA", raising=False)
     for module in (statistics, grids):
         patch.setattr(module, "RESAMPLES", 50)
+    patch.setattr(gates, "CHARACTERS", 30_000)
 
 
 @pytest.fixture

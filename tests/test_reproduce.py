@@ -6,13 +6,13 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from campaigns import BUDGET, OPTIONS, PRETENDER, Trained, make_finished, names, tiny_plan
 from runs import outcome, write_text
@@ -194,13 +194,13 @@ UPDATES = 300
 SELDOM = {"validate_every": 150, "checkpoint_every": 0, "log_every": 10}  # so that there is something to lose
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def start(folder: Path) -> forked.Popen:
     asked = words(folder, "text", "--quiet", chars=UPDATES * 21, **SELDOM)
     command = [sys.executable, "-m", "gfrnn", *asked]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    return forked.Popen(command, stderr=forked.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
-def wait_for(process: subprocess.Popen[str], run: Path, lines: int) -> None:
+def wait_for(process: forked.Popen, run: Path, lines: int) -> None:
     """Until the run's log has so many lines."""
     log = run / "metrics.jsonl"
     while not log.exists() or log.read_bytes().count(b"\n") < lines:

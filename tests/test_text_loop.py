@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gfrnn.errors import UsageError
-from gfrnn.models import CharLM
+from gfrnn.models import CharLM, generation
 from gfrnn.models.generation import Sampling, drawn, encode_prompt
 from gfrnn.models.text_loop import TextLoop, half_rounded
 from gfrnn.ops import cpu
@@ -23,6 +23,14 @@ SAMPLINGS = (
     Sampling(0.9, 20, 0.8, 5),
 )
 MODELS = list(itertools.product(("tanh", "gru", "lstm"), ("gated", "feedback", "stacked"), ("all", "own")))
+
+
+LENGTH, PIECE = 60, 25  # characters: more than one piece of the loop, and the last is shorter
+
+
+@pytest.fixture(autouse=True)
+def _pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "LOOP_CHUNK", PIECE)
 
 
 @pytest.fixture
@@ -44,7 +52,7 @@ def make(unit: str, wiring: str, gates_see: str = "all", layers: int = 3, **opti
 def write(model: CharLM, backend: str, sampling: Sampling, half: bool = False) -> bytes:
     model.layer.backend = backend
     settings = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed)
-    return model.generate(b"hello", 150, *settings, half=half)  # more than one piece of the loop
+    return model.generate(b"hello", LENGTH, *settings, half=half)
 
 
 @pytest.mark.parametrize(("unit", "wiring", "gates_see"), MODELS)
@@ -76,7 +84,7 @@ def sample_alone(model: CharLM, sampling: Sampling, number: int, half: bool, in_
     assert sampling.seed is not None
     ids = torch.from_numpy(encode_prompt(model, b"hello").astype(np.int64))
     generator = np.random.default_rng([sampling.seed, number])
-    return b"".join(byte for (byte,) in drawn(model, ids, 150, sampling, [generator], half, in_loop))
+    return b"".join(byte for (byte,) in drawn(model, ids, LENGTH, sampling, [generator], half, in_loop))
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -85,7 +93,7 @@ def test_every_sample_is_the_text_it_would_be_alone(unit: str, wiring: str, gate
     model, samples = make(unit, wiring, gates_see), 8  # two or more times the rows of a tile, and some
     for sampling in SAMPLINGS[MODELS.index((unit, wiring, gates_see)) % 2 :: 2]:
         settings = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.seed)
-        texts = model.generate(b"hello", 150, *settings, samples=samples, half=half)
+        texts = model.generate(b"hello", LENGTH, *settings, samples=samples, half=half)
         assert texts == [sample_alone(model, sampling, number, half) for number in range(samples)]
         assert len(set(texts)) == (samples if sampling.temperature else 1)
 

@@ -47,7 +47,7 @@ def executable() -> str | None:
 
 
 class Browser:
-    """One browser process; `page` opens a tab of its own, without anything that another has left behind."""
+    """One browser process; `page` opens a tab of its own: pages leave nothing behind, and a window takes longer."""
 
     def __init__(self, path: str) -> None:
         self.profile = tempfile.TemporaryDirectory(prefix="gfrnn-browser-", ignore_cleanup_errors=True)
@@ -99,11 +99,11 @@ class Browser:
 
     @contextlib.contextmanager
     def page(self, width: int = 1280, height: int = 900, **options: Any) -> Iterator[Page]:
-        context = self.call("Target.createBrowserContext")["browserContextId"]
+        page = Page(self, width, height, **options)
         try:
-            yield Page(self, context, width, height, **options)
+            yield page
         finally:
-            self.call("Target.disposeBrowserContext", browserContextId=context)
+            self.call("Target.closeTarget", targetId=page.target)
 
     def close(self) -> None:
         with contextlib.suppress(OSError, RuntimeError, queue.Empty):
@@ -122,16 +122,17 @@ class Browser:
 class Page:
     """A tab: what it said to the console, what it asked the network for, and how to use it."""
 
-    def __init__(self, browser: Browser, context: str, width: int, height: int, dark: bool = False) -> None:
+    def __init__(self, browser: Browser, width: int, height: int, dark: bool = False) -> None:
         self.browser = browser
-        target = browser.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
-        self.session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self.context, self.complaints, self.requests = context, list[str](), list[str]()
+        self.target = browser.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = browser.call("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
+        self.complaints, self.requests = list[str](), list[str]()
         self.loaded = threading.Event()
         browser.pages[self.session] = self
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
         self.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=False, flatten=True)
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)  # also when another tab is in front
         self.resize(width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call(
@@ -235,9 +236,7 @@ class Page:
         self.call("Input.insertText", text=text)
 
     def downloads(self, folder: Path) -> None:
-        self.browser.call(
-            "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder), browserContextId=self.context
-        )
+        self.browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
 
     def picture(self, path: Path, whole: bool = True, clip: dict[str, float] | None = None) -> None:
         options: dict[str, Any] = {"captureBeyondViewport": True}

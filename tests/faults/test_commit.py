@@ -20,9 +20,6 @@ Survived = Callable[[int, int, str], None]
 OPTIONS: dict[str, Any] = {"updates": 4, "validate_every": 2, "checkpoint_every": 1, "validate_chars": 500}
 
 
-pytestmark = pytest.mark.usefixtures("quick_fsync")  # `PowerCut` knows what was to be synced
-
-
 def snapshot(step: int) -> Snapshot:
     weights = {"w": torch.full((3,), float(step)), "b": torch.arange(step + 1)}
     return Snapshot(step, weights, {"architecture": "X"}, {"rng": torch.get_rng_state()}, {"best": 0.1 + step})

@@ -13,7 +13,6 @@ from gfrnn.errors import DataError
 from gfrnn.models import CharLM
 from gfrnn.training.checkpoint import Checkpoints
 
-pytestmark = pytest.mark.usefixtures("quick_fsync")
 Survived = Callable[[int, int, str], None]
 
 

@@ -32,7 +32,6 @@ LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.usefixtures("quick_fsync")
 def test_looking_changes_nothing(tmp_path: Path, undisturbed: dict[str, Any], survived: Survived) -> None:
     for number, options in enumerate(LOOKS.values()):
         run_tiny(tmp_path, str(number), **options)
@@ -42,7 +41,6 @@ def test_looking_changes_nothing(tmp_path: Path, undisturbed: dict[str, Any], su
     survived(len(LOOKS), len(LOOKS), "ways of looking at a run, with equal bits")
 
 
-@pytest.mark.usefixtures("quick_fsync")
 def test_progress_changes_nothing(tmp_path: Path, undisturbed: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.0)
     shown = io.StringIO()

@@ -65,7 +65,6 @@ def full_at(patch: pytest.MonkeyPatch, moment: int) -> list[str]:
 
 
 @pytest.mark.parametrize("share", [0.0, pytest.param(1.0, marks=pytest.mark.soak)])
-@pytest.mark.usefixtures("quick_fsync")
 def test_the_disk_is_full_at_any_file(
     share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survived: Survived
 ) -> None:
@@ -178,7 +177,6 @@ def test_two_processes_on_one_folder(tmp_path: Path, survived: Survived) -> None
     survived(intruders, 5, "second processes kept out")
 
 
-@pytest.mark.usefixtures("quick_fsync")
 def test_the_clock_is_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: dict[str, Any], survived: Survived
 ) -> None:

@@ -18,7 +18,6 @@ from gfrnn.training import loop
 from gfrnn.training.checkpoint import Checkpoints, Snapshot
 from gfrnn.training.loop import Trainer
 
-pytestmark = pytest.mark.usefixtures("quick_fsync")
 VALUES = (math.nan, math.inf, -math.inf)
 HIT = 4  # the update that is hit
 SHORT: dict[str, Any] = {"updates": 7, "checkpoint_every": 3, "validate_every": 7}

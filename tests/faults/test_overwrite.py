@@ -21,7 +21,6 @@ from gfrnn.storage.files import LEFTOVER_SECONDS
 from gfrnn.storage.tensorfile import move_out
 from gfrnn.training.run import train
 
-pytestmark = pytest.mark.usefixtures("quick_fsync")
 Survived = Callable[[int, int, str], None]
 FILES = ["README.md", "config.json", "manifest.json", "model.safetensors"]
 

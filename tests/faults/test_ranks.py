@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from ranks import run_command, together, words
 from runs import outcome
 
 from gfrnn.cli import main
 
-APART = 60  # updates between kills
+APART = 40  # updates between kills
 EXIT_SECONDS = 60
 LAUNCH = ["gfrnn", "launch", "-n", "2", "--max-restarts"]
 TORCHRUN = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts"]
@@ -42,17 +43,17 @@ def undisturbed(folder: Path, updates: int) -> dict[str, Any]:
 
 
 @contextmanager
-def started(*module_and_words: str) -> Iterator[subprocess.Popen[str]]:
+def started(*module_and_words: str) -> Iterator[forked.Popen]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     command = [sys.executable, "-m", *module_and_words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as one:
+    with forked.Popen(command, stdout=forked.PIPE, stderr=forked.PIPE, text=True, env=environment) as one:
         try:
             yield one
         finally:
             one.terminate()
 
 
-def wait_for_step(process: subprocess.Popen[str], run: Path, step: int) -> int:
+def wait_for_step(process: forked.Popen, run: Path, step: int) -> int:
     """Until the log is past `step`; the step it is at."""
     while True:
         assert process.poll() is None, process.communicate()[1]
@@ -63,7 +64,7 @@ def wait_for_step(process: subprocess.Popen[str], run: Path, step: int) -> int:
         time.sleep(0.01)
 
 
-def ranks_of(process: subprocess.Popen[str], run: Path) -> tuple[int, int]:
+def ranks_of(process: forked.Popen, run: Path) -> tuple[int, int]:
     """Process ids of rank 0, which holds the run folder, and rank 1."""
     found = subprocess.run(["ps", "--ppid", str(process.pid), "-o", "pid="], capture_output=True, text=True).stdout
     first = int((run / "lock").read_text())
@@ -109,9 +110,10 @@ def alive(pid: int) -> bool:
 
 
 def test_stopped_by_many_signals(tmp_path: Path) -> None:
-    stopped_by_many_signals(tmp_path, 240)
-    assert together(run_command, [line(tmp_path, "run", 240)] * 2) == [(0, "")] * 2
-    assert outcome(tmp_path / "run") == undisturbed(tmp_path, 240)
+    updates = 80
+    stopped_by_many_signals(tmp_path, updates)
+    assert together(run_command, [line(tmp_path, "run", updates)] * 2) == [(0, "")] * 2
+    assert outcome(tmp_path / "run") == undisturbed(tmp_path, updates)
 
 
 @pytest.mark.soak
@@ -136,7 +138,7 @@ def stopped_by_many_signals(folder: Path, updates: int) -> int:
     """Both processes are gone, and the update at which they saved."""
     run = folder / "run"
     with started(*LAUNCH, "0", *line(folder, "run", updates)) as process:
-        wait_for_step(process, run, 30)
+        wait_for_step(process, run, 10)
         pair = ranks_of(process, run)
         for _ in range(5):
             process.send_signal(signal.SIGTERM)

@@ -15,7 +15,6 @@ from gfrnn.errors import GfrnnError, Interrupted, Preempted
 from gfrnn.tasks.text.task import TextTask
 from gfrnn.training import checkpoint
 
-pytestmark = pytest.mark.usefixtures("quick_fsync")
 RAISED = {signal.SIGTERM: Preempted, signal.SIGUSR1: Preempted, signal.SIGINT: Interrupted}
 # where: the object and method to interrupt, and whether this call is the one
 PLACES: dict[str, tuple[Any, str, Callable[[tuple[Any, ...]], bool]]] = {

@@ -1,5 +1,6 @@
 """Imported by the server that children are forked from: whatever is slow the first time has then been done."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import torch
 from harness import command
 from runs import run_tiny
 
+os.fsync = os.fstat  # type: ignore[assignment]  # as in tests/conftest.py
 torch.set_num_threads(1)
 with tempfile.TemporaryDirectory() as folder:
     for recipe in ("modern-gated-lstm", "hutter-gated-lstm"):
