@@ -75,6 +75,18 @@ def test_any_address_opens(opened: Any) -> None:
         assert tab.run("document.querySelectorAll('b').length") == 0
 
 
+def test_an_address_that_comes_while_the_last_view_is_written_is_not_lost(opened: Any) -> None:
+    tab = opened(hash="#t=abc&c=1")
+    settled(tab, "abc")
+    tab.run("location.hash = '#t=abcd&c=2'")
+    settled(tab, "abcd")
+    tab.wait("location.hash === '#t=abcd&c=2'")
+    written = "const written = location.hash; location.hash = '#t=later&c=3'; history.replaceState(null, '', written);"
+    tab.run(f"(() => {{ {written} }})()")  # what the page does 300 ms after a change, before it hears of the new one
+    settled(tab, "later")
+    assert tab.run("gfrnn.numbers().cursor") == 3
+
+
 def test_two_models_side_by_side(opened: Any) -> None:
     tab = opened("two", "#t=" + quote(TEXT) + "&c=12")
     assert [tab.run(f"document.querySelectorAll('.name')[{n}].textContent") for n in range(2)] == ["gated", "stacked"]

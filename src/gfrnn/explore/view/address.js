@@ -39,8 +39,10 @@ class Address {
   constructor(app) {
     this.app = app;
     document.getElementById("copy-link").addEventListener("click", () => this.copy());
-    addEventListener("hashchange", () => {
-      if (location.hash !== this.written) app.open(location.hash);
+    // What the event says, not location: by now the view before may have been written there.
+    addEventListener("hashchange", ({ newURL }) => {
+      const { hash } = new URL(newURL);
+      if (hash !== this.written) app.open(hash);
     });
   }
 
