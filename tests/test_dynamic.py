@@ -134,6 +134,15 @@ def test_learning_starts_behind_the_first_block(model: CharLM) -> None:
     assert found.bits == pytest.approx(static.bits, rel=1e-6)
 
 
+def test_what_comes_later_changes_nothing_before(model: CharLM) -> None:
+    first, other = TEXT[:1_001], TEXT[1_001:]
+    scores = [
+        score_dynamically(model, model.vocabulary.encode(np.concatenate([first, tail])), Settings("sgd", 0.5, 20))
+        for tail in (other, other[::-1])
+    ]
+    assert scores[0].blocks[0] == scores[1].blocks[0] and scores[0].blocks[1] != scores[1].blocks[1]
+
+
 def test_losing_the_way_is_said_and_the_weights_come_back(model: CharLM) -> None:
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(NonFinite, match=r"lost its way after [0-9,]+ characters: a smaller learning rate than 1e\+38"):

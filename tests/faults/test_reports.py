@@ -130,6 +130,10 @@ def test_the_card_of_a_packaged_model_quotes_its_log(
     tested = json.loads((log / said).read_text())
     assert (tested["text"], tested["split"], tested["characters"]) == ("enwik8", "test", 5_000_000)
     assert f"**Test BPC {tested['bpc']:.3f}**" in card
+    if "Dynamic" in card:
+        dynamic = json.loads((RESULTS / "dynamic/test.json").read_text())
+        assert (dynamic["split"], dynamic["characters"], dynamic["bpc"]) == ("test", 5_000_000, tested["bpc"])
+        assert f"**Dynamic test BPC {dynamic['bpc_dynamic']:.3f}**" in card
     words = {"--normalise": "false", "--learning-rate": "4e-3"} if given else {}
     assert "`gfrnn train " + " ".join([recipe, *(f"{a} {b}" for a, b in words.items()), "--data enwik8"]) in card
     logged, planned = Config.load(log / "config.yaml"), find(recipe).config.replace(**given)
