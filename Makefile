@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 NATIVE := $(wildcard src/gfrnn/ops/cpu/*.cpp src/gfrnn/ops/cpu/*.h)
-PYTEST_WORKERS ?= 3  # a third of the tests wait for something: two of them would leave a part of two cores idle
+PYTEST_WORKERS ?= 2
 
 .PHONY: help setup browser test slow demo explore programs bench sanitize soak wheel api format clean
 help:            ## this list
@@ -13,17 +13,13 @@ help:            ## this list
 
 setup: $(STAMP)  ## create .venv with torch, the package and the tools (quick when nothing changed)
 
-# The op's kernels are compiled while pip is busy with torch and all the rest, which pyproject.toml names.
+# The op's kernels are compiled while pip is busy with torch.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-EXTRAS := dev,report,export,hf,tensorboard,completion
-NEEDS  := import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
-  print(*p["dependencies"], *(need for extra in "$(EXTRAS)".split(",") for need in p["optional-dependencies"][extra]), sep="\n")
-$(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE) | build
+$(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) "setuptools>=77" wheel
-	@$(BIN)/python -c '$(NEEDS)' >build/needs.txt
-	@GFRNN_BUILD=kernels $(BIN)/python setup.py -q build_ext & $(PIP) $(TORCH) -r build/needs.txt
-	$(PIP) --no-build-isolation -e '.[$(EXTRAS)]'
+	@GFRNN_BUILD=kernels $(BIN)/python setup.py -q build_ext & $(PIP) $(TORCH)
+	$(PIP) --no-build-isolation -e '.[dev,report,export,hf,tensorboard,completion]'
 	@touch $(STAMP)
 
 build:
