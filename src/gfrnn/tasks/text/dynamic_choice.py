@@ -19,7 +19,7 @@ from gfrnn.tasks.text.dynamic import Settings
 LEARNING_RATES = {"rms": (5e-4, 1e-3, 2e-3), "sgd": (0.05, 0.1, 0.2, 0.4)}
 DECAYS = (0.003, 0.0, 0.001)
 BLOCKS = (50, 25, 100)
-LEAST_BLOCK = 25  # a step costs as much as reading a dozen characters: smaller ones are for who asks for them
+LEAST_BLOCK = 25  # a step takes its time however short the block: shorter ones are for who asks for them
 FIRST = 100_000  # characters of the validation split that values are chosen on, unless told otherwise
 
 
