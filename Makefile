@@ -42,7 +42,8 @@ browser: | build  ## find or install what the tests of `gfrnn explore` need: Chr
 PYTEST := $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal
 # Compiled modules are kept, whatever the environment says: many a test starts processes that import everything.
 # mypy works beside the tests, which leave a part of the second core idle.
-test: setup browser  ## ruff, mypy, pytest: what CI runs, about eleven minutes from a fresh clone on two cores
+test:            ## ruff, mypy, pytest: what CI runs, about ten minutes from a fresh clone on two cores
+	@$(MAKE) --no-print-directory -j 2 setup browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@($(BIN)/mypy || { echo "mypy is not content: see above"; false; }) & \

@@ -41,7 +41,7 @@ if platform.machine().lower() in ("x86_64", "amd64"):
         "-mavx512vl",
         "-mprefer-vector-width=512",
     ]
-    INSTRUCTION_SETS["avx512_bf16"] = [*INSTRUCTION_SETS["avx512"], "-mavx512bf16"]
+    INSTRUCTION_SETS["avx512_bf16"] = [*INSTRUCTION_SETS["avx512"], "-mavx512bf16", "-DGFRNN_ROUNDED_ONLY"]
 
 
 def torch_folder() -> pathlib.Path | None:

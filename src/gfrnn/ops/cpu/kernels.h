@@ -121,19 +121,25 @@ struct Generate {
 using Team = Parallel;
 void yield_thread();  // in machine.h
 
+// What rounds the factors of products, see products.h.
+struct Rounded {
+  const char* isa;
+  void (*forward)(const Forward<float>&, const Parallel&);
+  void (*backward)(const Backward<float>&, const Parallel&);
+};
+
 struct Kernels {
-  const char* name;
+  Rounded rounded;
   void (*forward_float)(const Forward<float>&, const Parallel&);
   void (*forward_double)(const Forward<double>&, const Parallel&);
   void (*backward_float)(const Backward<float>&, const Parallel&);
   void (*backward_double)(const Backward<double>&, const Parallel&);
-  void (*forward_bfloat16)(const Forward<float>&, const Parallel&);  // the factors of products rounded, see products.h
-  void (*backward_bfloat16)(const Backward<float>&, const Parallel&);
   int64_t (*generate_packed_bytes)(const Generate&);
   void (*generate_pack)(const Generate&);
   void (*generate)(const Generate&, const Team&);
 };
 
-extern const Kernels kernels_generic, kernels_avx2, kernels_avx512, kernels_avx512_bf16;
+extern const Kernels kernels_generic, kernels_avx2, kernels_avx512;
+extern const Rounded rounded_avx512_bf16;  // everything else is avx512's
 
 }  // namespace gfrnn

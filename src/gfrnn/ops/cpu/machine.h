@@ -28,7 +28,7 @@ void yield_thread() { std::this_thread::yield(); }
 namespace {
 
 const gfrnn::Kernels& kernels() {
-  static const gfrnn::Kernels& chosen = []() -> const gfrnn::Kernels& {
+  static const gfrnn::Kernels chosen = [] {
     const char* limit = std::getenv("GFRNN_ISA");  // for tests: no better than this
     constexpr const char* WORST_FIRST[] = {"generic", "avx2", "avx512", "avx512_bf16"};
     [[maybe_unused]] auto allowed = [&](const char* isa) {
@@ -46,7 +46,11 @@ const gfrnn::Kernels& kernels() {
     };
 #endif
 #ifdef GFRNN_HAS_AVX512_BF16
-    if (allowed("avx512_bf16") && avx512() && __builtin_cpu_supports("avx512bf16")) return gfrnn::kernels_avx512_bf16;
+    if (allowed("avx512_bf16") && avx512() && __builtin_cpu_supports("avx512bf16")) {
+      gfrnn::Kernels best = gfrnn::kernels_avx512;
+      best.rounded = gfrnn::rounded_avx512_bf16;
+      return best;
+    }
 #endif
 #ifdef GFRNN_HAS_AVX512
     if (allowed("avx512") && avx512()) return gfrnn::kernels_avx512;

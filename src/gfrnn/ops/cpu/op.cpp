@@ -34,7 +34,7 @@ ForwardResult forward_as(const Arguments<F>& a, bool keep, bool return_gates) {
       std::memset(write<F>(h) + (t * s.B + a.active[t]) * s.L * s.H, 0, (s.B - a.active[t]) * s.L * s.H * sizeof(F));
   const gfrnn::Forward<F> f = a.forward(h, c, saved, keep || gates_wanted);
   if constexpr (sizeof(F) == 4)
-    (a.bfloat16 ? kernels().forward_bfloat16 : kernels().forward_float)(f, parallel());
+    (a.bfloat16 ? kernels().rounded.forward : kernels().forward_float)(f, parallel());
   else
     kernels().forward_double(f, parallel());
   Tensor gates = gates_wanted ? fresh(a.h0, {s.T, s.B, s.L, s.L}, true) : fresh(a.h0, {0});
@@ -126,7 +126,7 @@ std::vector<Tensor> backward_as(const Arguments<F>& a, const Optional& dh_, cons
   b.dh0 = write<F>(dh0);
   b.dc0 = cell ? write<F>(dc0) : nullptr;
   if constexpr (sizeof(F) == 4)
-    (a.bfloat16 ? kernels().backward_bfloat16 : kernels().backward_float)(b, parallel());
+    (a.bfloat16 ? kernels().rounded.backward : kernels().backward_float)(b, parallel());
   else
     kernels().backward_double(b, parallel());
   exchange<F>(read<F>(dh0), write<F>(gradients[1]), s.B, s.L, s.H);
@@ -147,7 +147,7 @@ std::vector<Tensor> scan_backward(Optional dh, Optional dh_n, Optional dc_n, Opt
   return h0.scalar_type() == ScalarType::Double ? run(0.0) : run(0.0f);
 }
 
-std::string isa() { return kernels().name; }
+std::string isa() { return kernels().rounded.isa; }
 
 // One line per unit: name, gates, candidate, has a cell, keeps q.
 std::string units() {
