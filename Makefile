@@ -13,14 +13,16 @@ help:            ## this list
 
 setup: $(STAMP)  ## create .venv with torch, the package and the tools (quick when nothing changed)
 
-# The op's kernels are compiled while pip is busy with torch. pip would compile all modules of all packages, which takes
-# three times as long as installing them: those that every start imports are compiled at the end, others when they are used.
+# The op is compiled while pip is busy, with torch and then with the rest; pip's own build of it waits for the objects. pip
+# would compile all modules of all packages, which takes three times as long as installing them: those that every start
+# imports are compiled at the end, others when they are used.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
+OBJECTS := GFRNN_BUILD=objects $(BIN)/python setup.py -q build_ext
 $(STAMP): pyproject.toml setup.py constraints.txt $(NATIVE)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) "setuptools>=77" wheel
-	@GFRNN_BUILD=kernels $(BIN)/python setup.py -q build_ext & $(PIP) $(TORCH)
-	$(PIP) --no-build-isolation -e '.[dev,report,export,hf,tensorboard,completion]'
+	@$(OBJECTS) & $(PIP) $(TORCH)
+	@$(OBJECTS) & $(PIP) --no-build-isolation -e '.[dev,report,export,hf,tensorboard,completion]'
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import gfrnn'
 	@touch $(STAMP)
 

@@ -5,7 +5,7 @@ architecture. Whatever goes wrong here costs speed, never the installation: the 
 it was not built is kept in a note where the op would be, and `gfrnn doctor` shows it.
 
     GFRNN_BUILD=never     do not build        GFRNN_BUILD=require   fail when it cannot be built
-    GFRNN_BUILD=kernels   only what needs no torch, so that it can be compiled while torch is installed
+    GFRNN_BUILD=objects   only compile, without torch what needs none: so that it is done while pip is busy
     GFRNN_SANITIZE=1      ASan + UBSan build (see `make sanitize`)
 """
 
@@ -109,7 +109,7 @@ class BuildOp(build_ext):
 
     def build_op(self, ext: Extension) -> None:
         torch = torch_folder()
-        if torch is None and MODE != "kernels":
+        if torch is None and MODE != "objects":
             raise RuntimeError("no torch in the build environment (install with `pip install --no-build-isolation`)")
         flags = [
             "-std=c++20",
@@ -152,11 +152,11 @@ class BuildOp(build_ext):
             (compile_one, "kernels.cpp", isa, [f"-DGFRNN_ISA={isa}", *isa_flags])
             for isa, isa_flags in INSTRUCTION_SETS.items()
         ]
-        if MODE != "kernels":
-            jobs.append((compile_one, "op.cpp", "op", ["-DTORCH_TARGET_VERSION=0x020a000000000000", *known], torch))
+        if torch is not None:  # first, as the kernels may be in the hands of somebody else
+            jobs.insert(0, (compile_one, "op.cpp", "op", ["-DTORCH_TARGET_VERSION=0x020a000000000000", *known], torch))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = [job.result() for job in [pool.submit(*job) for job in jobs]]
-        if MODE == "kernels":
+        if MODE == "objects":
             return
         self.compiler.link_shared_object(
             objects,
