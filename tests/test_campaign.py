@@ -104,6 +104,8 @@ def test_what_takes_weeks_is_asked_for_by_name() -> None:
         ({"whats": ["text"], "options": {"programs": 3}}, "option 'programs'"),
         ({"whats": ["text"], "options": {"epochs": 3}}, "option 'epochs'"),
         ({"whats": ["text"], "options": {"hidden_size": 0}}, "hidden_size must be at least 1"),
+        ({"whats": ["text"], "own_options": {"lstn": {"keep": 1}}}, "'lstn' is neither a row nor a unit .*'lstm'"),
+        ({"whats": ["text"], "own_options": {"lstm": {"keeep": 1}}}, "option 'keeep' to set; did you mean 'keep'"),
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused(arguments: dict[str, Any], why: str) -> None:
@@ -123,6 +125,15 @@ def test_the_line_of_a_run_means_the_planned_configuration() -> None:
         assert words[between + 1 : between + 4] == ["gfrnn", "eval", str(args.out)]
         assert ("--split" in words) == run.is_text
         assert ("programs" in dict(run.options)) == (not run.is_text)
+
+
+def test_options_of_a_row_go_before_those_of_its_unit_and_these_before_those_of_all() -> None:
+    own = {"gated-gru": {"learning_rate": 3.0}, "gru": {"learning_rate": 2.0, "keep": 5}}
+    runs = plan(["curves"], options={"learning_rate": 1.0}, own_options=own)
+    found = {run.recipe: (run.config.options["learning_rate"], run.config.options["keep"]) for run in runs}
+    assert found["modern-gated-gru"] == (3.0, 5)
+    assert found["modern-stacked-gru"] == (2.0, 5)
+    assert {found[f"modern-{kind}-lstm"][0] for kind in ("stacked", "gated")} == {1.0}
 
 
 def test_states_from_missing_to_finished(tmp_path: Path) -> None:

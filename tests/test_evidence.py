@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reports import write_programs, write_run
 
 from gfrnn.errors import DataError
 from gfrnn.report.evidence import TRIAL, Evidence, collect
+from gfrnn.report.tables import table_of
 
 SEARCH = "a search for settings, not a comparison of architectures"
 RESULTS = Path(__file__).parents[1] / "results"
@@ -41,6 +43,43 @@ def test_an_option_that_is_not_the_recipes_makes_another_group(tmp_path: Path) -
         write_run(tmp_path / f"{row}-fast", f"modern-{row}-lstm", learning_rate=9e-3)
         write_run(tmp_path / row, f"modern-{row}-lstm", validate_chars=1000, log_every=7, keep=1, unknown="refuse")
     assert collect([tmp_path]).groups == [("modern", "1epoch"), ("modern, learning rate 0.009", "1epoch")]
+
+
+def test_rows_with_one_learning_rate_each_are_rivals(tmp_path: Path) -> None:
+    short: dict[str, Any] = {"epochs": None, "chars": 3_000_000}
+    write_run(tmp_path / "a", "modern-gated-lstm", 1, 1.8, learning_rate=9e-3, **short)
+    write_run(tmp_path / "b", "modern-gated-lstm", 2, 1.8, learning_rate=9e-3, **short)
+    write_run(tmp_path / "c", "modern-stacked-lstm", 1, 1.9, **short)  # the recipe's own is the best for it
+    write_run(tmp_path / "d", "modern-gated-gru", 1, 1.8, learning_rate=5e-3, **short)
+    group = ("modern, a learning rate for each row", "3M")
+    evidence = collect([tmp_path])
+    assert evidence.groups == [group]
+    assert sorted(evidence.of("gated-lstm", group)) == [1, 2]
+    table = table_of(evidence, group, ["stacked-lstm", "gated-lstm", "gated-gru", "single-gru"])
+    assert "Learning rates: stacked-lstm 0.008, gated-lstm 0.009, gated-gru 0.005." in table.caption
+    trained = "gfrnn train modern-{} --chars 3000000"
+    assert [row[-1] for row in table.rows] == [
+        trained.format("stacked-lstm"),
+        trained.format("gated-lstm") + " --learning-rate 0.009",
+        trained.format("gated-gru") + " --learning-rate 0.005",
+        trained.format("single-gru"),
+    ]
+
+
+def test_two_learning_rates_of_a_row_are_two_experiments(tmp_path: Path) -> None:
+    short: dict[str, Any] = {"epochs": None, "chars": 3_000_000}
+    for row in ("stacked", "gated"):
+        write_run(tmp_path / row, f"modern-{row}-lstm", learning_rate=9e-3, **short)
+        write_run(tmp_path / f"{row}-own", f"modern-{row}-lstm", **short)
+    assert {settings for settings, _ in collect([tmp_path]).groups} == {"modern", "modern, learning rate 0.009"}
+
+
+def test_a_recipe_as_it_stands_has_no_rival_with_another_learning_rate(tmp_path: Path) -> None:
+    write_run(tmp_path / "own", "modern-gated-lstm")
+    write_run(tmp_path / "fast", "modern-stacked-lstm", learning_rate=9e-3)
+    evidence = collect([tmp_path])
+    assert evidence.groups == [("modern", "1epoch")]
+    assert reasons(evidence) == {"fast": TRIAL}
 
 
 def test_a_single_model_with_settings_of_its_own_is_a_trial(tmp_path: Path) -> None:

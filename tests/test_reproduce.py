@@ -51,11 +51,25 @@ def words(folder: Path, *more: str, chars: int = BUDGET, **options: Any) -> list
         (["text", "--option", "hidden-size=x"], "--option hidden_size: expected a whole number, got 'x'"),
         (["text", "--option", "seed=3"], "--option seed: --seeds says that"),
         (["text", "--option", "keep=1", "--option", "keep=2"], "--option keep is given twice"),
+        (["text", "--option", "lstm:keep=1", "--option", "lstm:keep=2"], "--option lstm:keep is given twice"),
+        (["text", "--option", "gru:keep=1"], "'gru' is neither a row nor a unit of this campaign"),
+        (["text", "--option", "lstm:seed=3"], "--option seed: --seeds says that"),
     ],
 )
 def test_usage_errors_are_2(given: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, sentence = refused(capsys, "reproduce", *given)
     assert (code, why in sentence) == (2, True), sentence
+
+
+def test_an_option_may_be_for_a_row_or_a_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = ["--option", "lstm:learning_rate=0.5", "--option", "gated-lstm:learning-rate=0.25"]
+    assert main(words(tmp_path, "ablation", "--list", *own, learning_rate=1)) == 0
+    rates = {line.split()[2]: float(line.split("--learning-rate ")[1].split()[0]) for line in printed(capsys)}
+    assert rates == {"modern-stacked-lstm": 0.5, "modern-feedback-lstm": 0.5, "modern-gated-lstm": 0.25}
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
 
 
 def test_a_folder_that_is_none_or_cannot_be_written_to_is_refused(

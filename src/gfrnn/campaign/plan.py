@@ -177,10 +177,11 @@ def plan(
     seeds: Iterable[int] = (1,),
     budget: Budget | None = None,
     options: Mapping[str, Any] | None = None,
+    own_options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Planned]:
     """The runs that `whats` need, each once: all rows of the first seed before any of the second.
 
-    `options` are for every run whose recipe has them.
+    `options` are for every run whose recipe has them, `own_options` for those of a unit or, going before, of a row.
     """
     if settings not in SETTINGS:
         raise UsageError(f"settings are {' or '.join(SETTINGS)}, not {settings!r}")
@@ -190,10 +191,19 @@ def plan(
             raise UsageError(f"seed {seed} is asked for twice: the same seed is the same run")
     rows = dict.fromkeys(row for what in chosen(whats) for row in ROWS[what])
     recipes = [recipe_of(row, settings) for row in rows]
+    particular = dict(own_options or {})
+    units = {row: recipe.config.options["unit"] for row, recipe in zip(rows, recipes, strict=True)}
+    for name in particular:
+        if recipes and name not in {*rows, *units.values()}:
+            hint = nearest(name, {*rows, *units.values()})
+            raise UsageError(f"'{name}' is neither a row nor a unit of this campaign{hint}")
     given = dict(options or {})
-    own = {recipe.name: tuple((k, v) for k, v in given.items() if k in recipe.config.options) for recipe in recipes}
+    own = {}
+    for row, recipe in zip(rows, recipes, strict=True):
+        wanted = {**given, **particular.get(units[row], {}), **particular.get(row, {})}
+        own[recipe.name] = tuple((k, v) for k, v in wanted.items() if k in recipe.config.options)
     known = {key for recipe in recipes for key in recipe.config.options} - {"seed", *LIMITS}
-    for key in given:
+    for key in (key for wanted in (given, *particular.values()) for key in wanted):
         if recipes and key not in known:
             raise UsageError(f"no run of this campaign has an option '{key}' to set{nearest(key, known)}")
     runs = [Planned(r.name, seed, budget or own_budget(r), own[r.name]) for seed in seeds for r in recipes]

@@ -25,7 +25,7 @@ OWN_OPTIONS = {"seed": "--seeds", "epochs": "--budget", "chars": "--budget", "da
 
 def main(argv: list[str]) -> int:
     args = parse(argv)
-    plans = plan(args.what, args.settings, args.seeds, args.budget, options_of(args))
+    plans = plan(args.what, args.settings, args.seeds, args.budget, *options_of(args))
     threads = shared_out(args.jobs, args.threads)
     with_sizes = "table1" in chosen(args.what)
     if not plans:
@@ -79,7 +79,8 @@ def parse(argv: list[str]) -> Namespace:
     add("--jobs", type=int, default=1, help="runs at a time [1]")
     add("--threads", type=int, help="CPU threads, shared out among the jobs [all cores]")
     add("--data", type=str, help="the text: a file, raw, .gz or .zip, or the word excerpt [enwik8 if found]")
-    add("--option", action="append", default=[], type=str, metavar="KEY=VALUE", help="of gfrnn train, for every run")
+    about = "of gfrnn train, for every run; WHO:KEY=VALUE for those of a unit or row, as gru:learning_rate=4e-3"
+    add("--option", action="append", default=[], type=str, metavar="KEY=VALUE", help=about)
     add("--dry-run", action="store_true", help="show what is there, running and missing, and how long that takes")
     add("--list", action="store_true", help="print a shell command for every run that is not finished, and no more")
     add("--quiet", action="store_true", help="no table and no progress")
@@ -91,15 +92,16 @@ def parse(argv: list[str]) -> Namespace:
     return args
 
 
-def options_of(args: Namespace) -> dict[str, Any]:
-    """--option and --data as options of a configuration."""
+def options_of(args: Namespace) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """--option and --data as options of a configuration: of every run, and of those of a unit or row."""
     from gfrnn.recipes import load
 
     sections = [section for recipe in load().values() for section in recipe.config.sections.values()]
     hints = {name: hint for kind in {type(s) for s in sections} for name, hint in typing.get_type_hints(kind).items()}
-    options = {} if args.data is None else {"data": lasting(args.data)}
+    found: dict[str, dict[str, Any]] = {"": {} if args.data is None else {"data": lasting(args.data)}}
     for pair in args.option:
         name, equals, text = pair.partition("=")
+        who, _, name = name.rpartition(":")
         key = name.strip().lstrip("-").replace("-", "_")
         if not equals:
             raise UsageError(f"--option is KEY=VALUE, like --option keep=1, not '{pair}'")
@@ -107,13 +109,14 @@ def options_of(args: Namespace) -> dict[str, Any]:
             raise UsageError(f"--option {key}: {OWN_OPTIONS[key]} says that")
         if key not in hints:
             raise UsageError(f"--option: gfrnn train has no option '{key}'{nearest(key, hints)}")
+        options = found.setdefault(who.strip(), {})
         if key in options:
-            raise UsageError(f"--option {key} is given twice")
+            raise UsageError(f"--option {who}{':' * bool(who)}{key} is given twice")
         try:
             options[key] = converter(hints[key])(text)
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"--option {key}: {error}") from error
-    return options
+    return found.pop(""), found
 
 
 def shared_out(jobs: int, threads: int | None) -> int:

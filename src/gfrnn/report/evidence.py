@@ -6,11 +6,11 @@ Nothing is run here; what cannot be read or compared is named and left out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gfrnn.errors import DataError, GfrnnError
-from gfrnn.report.finished import Group, Run
+from gfrnn.report.finished import RATE, Group, Run
 from gfrnn.storage.files import read_small
 from gfrnn.storage.run_folder import CONFIG, METRICS
 from gfrnn.training.config import Config
@@ -64,7 +64,7 @@ def collect(folders: Iterable[Path]) -> Evidence:
                     runs.append(read(place))
             except (GfrnnError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 left_out.append((place, str(error)))
-    runs, alone = without_repetitions_and_trials(runs)
+    runs, alone = without_repetitions_and_trials(rates_by_row(runs))
     same_text(runs)
     same_programs(runs)
     return Evidence(tuple(runs), (*left_out, *alone), folders)
@@ -91,6 +91,25 @@ def read(folder: Path) -> Run:
     if run.scored_sha256 and run.model_sha256 not in (None, run.scored_sha256):
         raise DataError(f"it was evaluated with other weights than it has: `gfrnn eval {folder}` does it again")
     return run
+
+
+def rates_by_row(runs: list[Run]) -> list[Run]:
+    """Rows that differ in their learning rates alone are rivals, if each has one: that is what a fair search comes to.
+
+    Not where a recipe was run as it stands, whose own rate is meant.
+    """
+    rivals: dict[Group, list[Run]] = {}
+    for run in runs:
+        rivals.setdefault(replace(run, rate_of_its_row=True).group, []).append(run)
+    by_row = set()
+    for group, members in rivals.items():
+        rates = {(run.row, run.config.options[RATE]) for run in members}
+        departures = {run.departures.get(RATE) for run in members}
+        one_each = len({row for row, _ in rates}) == len(rates)
+        if one_each and len(departures) > 1 and not any(run.alone_is_enough for run in members):
+            by_row.add(group)
+    together = (replace(run, rate_of_its_row=True) for run in runs)
+    return [own if own.group in by_row else run for own, run in zip(together, runs, strict=True)]
 
 
 def without_repetitions_and_trials(runs: list[Run]) -> tuple[list[Run], list[tuple[Path, str]]]:

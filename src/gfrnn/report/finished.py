@@ -28,6 +28,7 @@ TEST = "test.json"  # what `gfrnn eval --split test --json` printed, of runs tha
 # What may differ from the recipe without making another experiment of it: how long, which seed, where the text is,
 # what is validated on, and what is written. The bytes a model could learn matter to texts other than enwik8 only.
 OF_NO_MATTER = FREE | {*BUDGET, "seed", "unknown", "validate_chars", "validate_programs"}
+RATE = "learning_rate"
 Group = tuple[str, str]
 
 
@@ -38,6 +39,7 @@ class Run:
     folder: Path
     config: Config
     history: list[dict[str, Any]] = field(repr=False)
+    rate_of_its_row: bool = False  # its rivals have other learning rates, each row one of its own; see evidence.py
 
     @property
     def recipe(self) -> Recipe:
@@ -53,7 +55,12 @@ class Run:
     @property
     def settings(self) -> str:
         own = "modern" if self.config.recipe.startswith("modern-") else "paper"
-        return ", ".join([own, *(departure_words(key, value) for key, value in self.departures.items())])
+        words = [
+            departure_words(key, value)
+            for key, value in self.departures.items()
+            if not (key == RATE and self.rate_of_its_row)
+        ]
+        return ", ".join([own, *words, *(["a learning rate for each row"] if self.rate_of_its_row else [])])
 
     @property
     def row(self) -> str:

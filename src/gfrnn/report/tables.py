@@ -96,7 +96,7 @@ def cells_of(row: str, runs: dict[int, Run], like: Run, best: dict[str, set[str]
         str(len(runs)) if runs else "",
         mean_of(valid, row in best["valid_bpc"]),
         in_words(sum(seconds) / len(seconds)) if seconds else "",
-        train_command(row, like, min(runs, default=like.seed)),
+        train_command(row, next(iter(runs.values()), like), min(runs, default=like.seed)),
     ]
 
 

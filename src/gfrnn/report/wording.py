@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from gfrnn.campaign.plan import plain, recipe_of, typed
-from gfrnn.report.finished import Group, Run
+from gfrnn.report.finished import RATE, Group, Run
 
 UNITS = {"tanh": "tanh", "gru": "GRU", "lstm": "LSTM"}
 KINDS = {
@@ -75,7 +75,10 @@ def train_command(row: str, like: Run, seed: int) -> str:
     words = ["gfrnn", "train", recipe.name]
     if like.config.run.budget != recipe.config.run.budget:
         words += [word for unit, limit in like.config.run.budget.items() for word in (f"--{unit}", number(limit))]
+    unknown = {RATE} if like.rate_of_its_row and like.row != row else set()  # it is for another row
     for key, value in like.departures.items():
+        if key in unknown:
+            continue
         words += [f"--{key.replace('_', '-')}", typed(value)]
     words += ["--seed", str(seed)] if seed != recipe.config.run.seed else []
     return shlex.join(words)
