@@ -44,7 +44,7 @@ browser: | build  ## find or install what the tests of `gfrnn explore` need: Chr
 PYTEST := $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal
 # Compiled modules are kept, whatever the environment says: many a test starts processes that import everything.
 # mypy works beside the tests, which leave a part of the second core idle.
-test:            ## ruff, mypy, pytest: what CI runs, about ten minutes from a fresh clone on two cores
+test:            ## ruff, mypy, pytest: what CI runs, about nine minutes from a fresh clone on two cores
 	@$(MAKE) --no-print-directory -j 2 setup browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
