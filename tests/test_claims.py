@@ -16,6 +16,7 @@ from gfrnn.report.claims import document, load_claims, summary
 from gfrnn.report.cost import cost_of
 from gfrnn.report.evidence import collect
 from gfrnn.report.rules import RULES, Verdict
+from gfrnn.report.tables import table_of
 from gfrnn.report.texts import Texts
 
 ROOT = Path(__file__).parents[1]
@@ -146,6 +147,21 @@ def test_faster_asks_when_the_others_best_is_reached(tmp_path: Path) -> None:
     assert only(9, tmp_path / "d").why.startswith("one seed only: when gated-lstm reaches the best validation")
     assert "seed 1: never" in only(9, tmp_path / "d").why
     assert only(11, tmp_path / "d").why.startswith("the runs are of different machines")
+
+
+@pytest.mark.parametrize("place", ["c", "c/g2"])
+def test_minutes_of_a_busy_machine_decide_nothing(place: str, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write_run(tmp_path / f"c/g{seed}", "modern-gated-lstm", seed, curve=(2.8, 1.9, 1.8), seconds=20.0)
+        write_run(tmp_path / f"c/s{seed}", "modern-stacked-lstm", seed, curve=(3.0, 2.5, 2.0), seconds=60.0)
+    assert only(11, tmp_path / "c").word == "reproduced"
+    (tmp_path / place / "clock.txt").write_text("the machine had\nother work\n")
+    by_updates, by_time = only(9, tmp_path / "c"), only(11, tmp_path / "c")
+    assert by_updates.word == "reproduced"
+    assert by_time.word == "undecided"
+    assert by_time.why.startswith("the machine had other work; when gated-lstm reaches")
+    evidence = collect([tmp_path / "c"])
+    assert "Times do not compare: the machine had other work." in table_of(evidence, GROUP, ["gated-lstm"]).caption
 
 
 def grid(gain: float, nesting: float = 0.0, seed: int = 0) -> dict[tuple[int, int], list[int]]:

@@ -19,7 +19,7 @@ from gfrnn.report.evidence import Evidence, collect
 from gfrnn.report.finished import Group, Run
 from gfrnn.report.markdown import markdown
 from gfrnn.report.page import page
-from gfrnn.report.rules import Verdict
+from gfrnn.report.rules import Verdict, clock_flaw
 from gfrnn.report.texts import Texts, texts_of
 from gfrnn.report.wording import UNITS, group_words
 from gfrnn.storage.files import sha256_of
@@ -132,8 +132,9 @@ def curve_figures(evidence: Evidence, folder: Path) -> list[Block]:
                 continue
             machines = sorted({str(run.environment.get("cpu", "?")) for run in runs})
             caption = f"{title}, {group_words(group)}: validation against wall-clock, characters and updates."
-            if len(machines) > 1:
-                caption += f" Wall-clock does not compare: the runs are of {' and '.join(machines)}."
+            flaw = f"the runs are of {' and '.join(machines)}" if len(machines) > 1 else clock_flaw(runs)
+            if flaw:
+                caption += f" Wall-clock does not compare: {flaw}."
             blocks.append(Figure(stem.with_name(f"{stem.name}.svg"), caption, f"learning curves, {title}"))
     return blocks
 

@@ -84,7 +84,7 @@ def read(folder: Path) -> Run:
     if not (folder / CONFIG).exists():
         raise DataError(f"it has no {CONFIG}")
     run = Run(folder, Config.load(folder / CONFIG), read_metrics(folder))
-    _ = run.group, run.test_bpc, run.grid, run.environment, run.seconds, run.characters, run.parameters
+    _ = run.group, run.test_bpc, run.grid, run.environment, run.seconds, run.clock, run.characters, run.parameters
     if not run.finished:
         last = run.history[-1]["step"] if run.history else 0
         raise DataError(f"its training is not finished: it is at update {last:,}")

@@ -24,6 +24,7 @@ from gfrnn.tasks.text.corpus import ENWIK8_BYTES, ENWIK8_SHA256
 from gfrnn.training.config import BUDGET, Config
 from gfrnn.training.run import FREE
 
+CLOCK = "clock.txt"  # in a run's folder, or the one it is in: why its minutes say nothing of it
 TEST = "test.json"  # what `gfrnn eval --split test --json` printed, of runs that keep no blocks
 # What may differ from the recipe without making another experiment of it: how long, which seed, where the text is,
 # what is validated on, and what is written. The bytes a model could learn matter to texts other than enwik8 only.
@@ -101,6 +102,12 @@ class Run:
     @property
     def seconds(self) -> float:
         return float(self.validations[-1].get("seconds", 0.0)) if self.validations else 0.0
+
+    @cached_property
+    def clock(self) -> str:
+        """Why its minutes do not compare, if its folder says so: at equal characters a busy machine is no matter."""
+        notes = [place / CLOCK for place in (self.folder, self.folder.parent) if (place / CLOCK).exists()]
+        return " ".join(read_small(notes[0], 1 << 10).decode("utf-8", "replace").split()) if notes else ""
 
     @property
     def characters(self) -> int:

@@ -128,13 +128,21 @@ def faster(options: Options, evidence: Evidence, group: Group) -> Verdict | None
         for seed, share in shares.items()
     )
     why = f"when {options['better']} reaches the best validation BPC of {options['worse']}: {said}"
-    machines = {(r.environment.get("cpu"), r.environment.get("threads")) for s in seeds for r in (better[s], worse[s])}
-    if axis == "seconds" and len(machines) > 1:
-        return Verdict("undecided", f"the runs are of different machines; {why}", group)
+    flaw = clock_flaw([run for seed in seeds for run in (better[seed], worse[seed])])
+    if axis == "seconds" and flaw:
+        return Verdict("undecided", f"{flaw}; {why}", group)
     if len(seeds) < 2:
         return Verdict("undecided", f"one seed only: {why}", group)
     word: Word = "reproduced" if len(ahead) == len(seeds) else "contradicted" if not ahead else "undecided"
     return Verdict(word, why, group)
+
+
+def clock_flaw(runs: list[Run]) -> str:
+    """Why the minutes of these runs do not compare, if they do not."""
+    machines = {(run.environment.get("cpu"), run.environment.get("threads")) for run in runs}
+    if len(machines) > 1:
+        return "the runs are of different machines"
+    return next((run.clock for run in runs if run.clock), "")
 
 
 def share_needed(better: Run, worse: Run, axis: str) -> float | None:

@@ -72,10 +72,12 @@ def table_of(evidence: Evidence, group: Group, rows: list[str]) -> Table:
     like = next(run for run in evidence.runs if run.group == group and run.is_text)
     found = {row: evidence.of(row, group) for row in rows}
     best = {attribute: best_rows(found, attribute) for attribute in ("test_bpc", "valid_bpc")}
+    flaws = dict.fromkeys(run.clock for runs in found.values() for run in runs.values() if run.clock)
     return Table(
         f"Table 2, ours with {group_words(group)}. Bits per character, lower is better; of each unit our lowest in "
         "bold. The paper: after up to 100 epochs. The interval is Student's, over seeds: with one seed there is none. "
-        f"Validation: the whole split. {learning_rates(found)}",
+        f"Validation: the whole split. {learning_rates(found)}"
+        + "".join(f" Times do not compare: {flaw}." for flaw in flaws),
         ["model", "units", "the paper, test", "ours, test", "95 %", "seeds", "ours, validation", "time", "command"],
         ["text", "narrow", "number", "number", "narrow", "number", "number", "number", "code"],
         [cells_of(row, found[row], like, best) for row in rows],
