@@ -12,6 +12,8 @@ from typing import Any
 
 from runs import write_text
 
+from gfrnn import equations
+from gfrnn.equations import PAPER
 from gfrnn.recipes import find
 from gfrnn.training.run import train
 from gfrnn.training.runlog import read_metrics
@@ -22,7 +24,7 @@ SMALL = {"num_layers": 3, "hidden_size": 10, "epochs": None, "updates": UPDATES,
 # Short and often reset: a tanh layer that hears three full-strength pasts multiplies rounding errors at every timestep.
 TEXT = {"rows": 8, "length": 6, "reset_every": 2, "validate_chars": 8}
 PROGRAMS = {"rows": 8, "programs": 400, "pool": 2, "validate_programs": 20}
-UNITS, WIRINGS = ("tanh", "gru", "lstm"), ("stacked", "feedback", "gated")
+UNITS, WIRINGS = tuple(unit.name for unit in PAPER), tuple(equations.WIRINGS)
 
 
 def runs() -> dict[str, tuple[str, dict[str, Any]]]:

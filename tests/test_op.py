@@ -174,6 +174,18 @@ print(AUTO, importlib.reload(cpu).why_unavailable()[0])
     assert f"{library} cannot be loaded" in broken
 
 
+@needs_op
+@pytest.mark.parametrize(("field", "value"), [("gates", 5), ("candidate", 0), ("has_cell", False), ("name", "other")])
+def test_an_op_built_for_other_units_is_not_used(field: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = cpu._units()
+    assert cpu._load() == []
+    lstm = next(unit for unit in built if unit.name == "lstm")
+    monkeypatch.setattr(cpu, "_units", lambda: [*built, lstm._replace(**{field: value})])
+    assert cpu._load() == [
+        f"the C++ op at {cpu.LIBRARY} was built for other units than this package has: build it again"
+    ]
+
+
 COMPILER, NM = shutil.which(os.environ.get("CXX", "c++")), shutil.which("nm")
 LESS_OPTIMISED = ["-std=c++20", "-O1", "-fPIC", "-fvisibility=hidden", "-DGFRNN_ISA=generic"]
 

@@ -1,5 +1,4 @@
 """The paper: one timestep of a gated-feedback recurrent network (Chung, Gulcehre, Cho, Bengio, 2015).
-
 Nothing here is meant to be fast; everything that is fast is tested against it. torch only.
 
 B batch   L layers   H units per layer   I width of what feeds layer j (x_t; h_t^{j-1}; or both with skips)

@@ -1,8 +1,7 @@
 """Drop-in recurrent layers: GFRNN (tanh), GFGRU and GFLSTM, called like torch.nn.RNN, GRU and LSTM.
 
 Arguments, shapes of input and output, and state live here; what the parameters are is in parameters.py, the maths in
-equations.py, the speed behind ops.scan.
-T time, B batch, L layers, H units per layer, I input.
+equations.py, the speed behind ops.scan. T time, B batch, L layers, H units per layer, I input.
 """
 
 import inspect

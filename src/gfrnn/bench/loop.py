@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gfrnn.equations import UNITS
+from gfrnn.equations import UNITS, WIRINGS
 from gfrnn.models.char_lm import CharLM
 
 State = tuple[Tensor, tuple[Tensor, ...]]  # h (B, L, H), and the c (B, H) of every layer of an LSTM
@@ -33,7 +33,8 @@ class HandLoop(nn.Module):
     def __init__(self, model: CharLM) -> None:
         super().__init__()
         layer = model.layer
-        paper = layer.wiring == "gated" and layer.input_skip and layer.output == "all" and layer.gates_see == "all"
+        has_gates = WIRINGS[layer.wiring].gates is not None
+        paper = has_gates and layer.input_skip and layer.output == "all" and layer.gates_see == "all"
         if not paper or layer.normalise:
             raise ValueError("the hand-written loop is of the paper's model: gated, with skips, gates_see='all'")
         self.unit, self.H, self.L = layer.unit, layer.hidden_size, layer.num_layers

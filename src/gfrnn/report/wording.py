@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 
 from gfrnn.campaign.plan import plain, recipe_of, typed
+from gfrnn.equations import PAPER
 from gfrnn.report.finished import RATE, Group, Run
 
-UNITS = {"tanh": "tanh", "gru": "GRU", "lstm": "LSTM"}
+UNITS = {unit.name: unit.title for unit in PAPER}
 KINDS = {
     "single": "single layer",
     "stacked": "stacked",

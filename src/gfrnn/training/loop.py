@@ -13,8 +13,7 @@ the name `known`, the symbols of the model that training starts from), and which
     batch(seed, step, rows)          the data of update `step` for a slice of the rows, with a method `to(device)`: a
                                      pure function of its arguments
     initial_state(model)             the zero state of all rows; None if nothing is carried from update to update
-    carried(state, seed, step, rows) what update `step` starts from, of the state that the one before left to a slice of
-                                     the rows (None: the zero state)
+    carried(state, seed, step, rows) what update `step` starts from (None: zeros) of what the one before left to `rows`
     loss(model, batch, state)        (sum of nats, symbols counted, state after: None, a tensor (L,B,H), or a pair)
     validate(model, full, tick, world)  {metric: ..., more: ...}, by all processes of the world together, each its
                                      share; all call `tick()` between the same portions of work, it may raise

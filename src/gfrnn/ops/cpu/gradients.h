@@ -1,5 +1,4 @@
 // The weights' gradients: sums over the rows (t, b) of a delta times what the weight was multiplied with.
-//
 // While the deltas of some timesteps are computed, both factors are laid down as the tiles of gemm.h read them: each row
 // by the thread that has just computed it and still holds it in its cache, and each factor once, however many products
 // it enters. Then the threads share the products. Every sum runs over the rows in the same order, whoever computes it.
