@@ -19,7 +19,7 @@ from gfrnn.report.evidence import Evidence, collect
 from gfrnn.report.finished import Group, Run
 from gfrnn.report.markdown import markdown
 from gfrnn.report.page import page
-from gfrnn.report.rules import Verdict, clock_flaw
+from gfrnn.report.rules import Verdict
 from gfrnn.report.texts import Texts, texts_of
 from gfrnn.report.wording import UNITS, group_words
 from gfrnn.storage.files import sha256_of
@@ -127,14 +127,10 @@ def curve_figures(evidence: Evidence, folder: Path) -> list[Block]:
     for group in tables.text_groups(evidence):
         for unit, title in reversed(UNITS.items()):
             stem = named(folder, "curves", unit, *group)
-            runs = figures.learning_curves(evidence, group, unit, stem)
-            if not runs:
+            drawn = figures.learning_curves(evidence, group, unit, stem)
+            if not drawn:
                 continue
-            machines = sorted({str(run.environment.get("cpu", "?")) for run in runs})
-            caption = f"{title}, {group_words(group)}: validation against wall-clock, characters and updates."
-            flaw = f"the runs are of {' and '.join(machines)}" if len(machines) > 1 else clock_flaw(runs)
-            if flaw:
-                caption += f" Wall-clock does not compare: {flaw}."
+            caption = f"{title}, {group_words(group)}: {drawn}"
             blocks.append(Figure(stem.with_name(f"{stem.name}.svg"), caption, f"learning curves, {title}"))
     return blocks
 

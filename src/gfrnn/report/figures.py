@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from gfrnn.report import curves, heatmap
+from gfrnn.report import curves, heatmap, rivals
 from gfrnn.report.evidence import Evidence
 from gfrnn.report.finished import Group, Run
 from gfrnn.report.gates import AROUND, BINS, EVENTS
 from gfrnn.report.page import INK, PAPER
 from gfrnn.report.pictures import save
+from gfrnn.report.rules import clock_flaw
 from gfrnn.report.wording import KINDS, unit_of
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # as those of curves, for the events
@@ -40,16 +41,34 @@ def house_style() -> Iterator[Any]:
         yield pyplot
 
 
-def learning_curves(evidence: Evidence, group: Group, unit: str, stem: Path) -> list[Run]:
-    """The validations of all runs of a unit; returns those that were drawn."""
+def learning_curves(evidence: Evidence, group: Group, unit: str, stem: Path) -> str:
+    """The validations of all runs of a unit; returns what was drawn, in words: nothing if there is nothing to draw."""
     runs = [run for run in evidence.runs if run.group == group and unit_of(run.row) == unit and run.is_text]
     runs = [run for run in runs if run.validations]
-    several = len({run.seed for run in runs}) > 1
-    labels = [KINDS[r.row.rpartition("-")[0]] + (f", seed {r.seed}" if several else "") for r in runs]
-    if runs:
-        with house_style():
-            curves.plot([run.folder for run in runs], stem, labels)
-    return runs
+    if not runs:
+        return ""
+    flaw = clock_flaw(runs)
+    with house_style():
+        if len({run.seed for run in runs}) > 1:
+            return curves_of_rows(runs, not flaw, stem) + (f" Minutes do not compare: {flaw}." if flaw else "")
+        labels = [KINDS[run.row.rpartition("-")[0]] for run in runs]
+        curves.plot([run.folder for run in runs], stem, labels)
+    said = "validation against wall-clock, characters and updates."
+    return said + (f" Wall-clock does not compare: {flaw}." if flaw else "")
+
+
+def curves_of_rows(runs: list[Run], with_minutes: bool, stem: Path) -> str:
+    """Of rows with several seeds, and what was drawn, in words."""
+    rows: dict[str, dict[int, Run]] = {}
+    for run in runs:
+        rows.setdefault(run.row, {})[run.seed] = run
+    drawn = {name: rivals.Row(KINDS[name.rpartition("-")[0]], found) for name, found in rows.items()}
+    other = next((row for name, row in drawn.items() if name.startswith("stacked-")), None)
+    rivals.plot(list(drawn.values()), other, with_minutes, stem)
+    parts = sorted({str(f"{record['characters_validated']:,}") for run in runs for record in run.validations[-1:]})
+    said = f"validation on the first {' or '.join(parts)} characters of the split against characters"
+    difference = ", and the difference from the stack, paired by seed" if other else ""
+    return f"{said}{difference}{', and against wall-clock' if with_minutes else ''}."
 
 
 def heat_maps(pairs: list[tuple[str, Run, Run]], metric: str, stem: Path) -> str:

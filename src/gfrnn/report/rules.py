@@ -141,7 +141,8 @@ def clock_flaw(runs: list[Run]) -> str:
     """Why the minutes of these runs do not compare, if they do not."""
     machines = {(run.environment.get("cpu"), run.environment.get("threads")) for run in runs}
     if len(machines) > 1:
-        return "the runs are of different machines"
+        names = sorted({str(cpu) for cpu, _ in machines})
+        return "the runs are of different machines" + (f" ({' and '.join(names)})" if len(names) > 1 else "")
     return next((run.clock for run in runs if run.clock), "")
 
 
