@@ -17,7 +17,7 @@ GROUP = ("modern", "1epoch")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The second text is harder for all, by 0.5; gated feedback is ahead by 0.1 in the first and by 0.3 in the second."""
+    """The second text is harder for all, by 0.5; gated feedback is ahead, by 0.1 in the first and 0.3 in the second."""
     for seed, harder, ahead in ((1, 0.0, 0.1), (2, 0.5, 0.3)):
         stack = (3.0 + harder, 2.0 + harder)
         write_run(tmp_path / f"c/stacked{seed}", "modern-stacked-lstm", seed, curve=stack)
