@@ -40,7 +40,7 @@ ARCHITECTURE = {
 WITHOUT_TWIN = ("large",)  # every other row has a modern twin, which gets a hundredth of the characters
 
 # Of the modern twins, by unit: half of what is best in 3 M characters, as longer budgets want less. results/recipe has
-# the search: three rates for every LSTM but feedback without gates, one for the GRUs so far; for tanh it is a guess.
+# the search: three rates for every LSTM but feedback without gates, one for the GRUs; for tanh it is a guess.
 LEARNING_RATE = {"tanh": 4e-3, "gru": 4e-3, "lstm": 8e-3}
 
 EPOCH = 90_000_000  # characters of enwik8 to train on
