@@ -38,7 +38,6 @@ ONLY_PARSED = {
     "tune": "trains for hours: tests/test_tune.py",
     "reproduce": "trains for days, or measures how many: tests/test_reproduce.py",
     "completion": "needs shtab: tests/test_completion.py",
-    "export": "exports and compares, for a dozen seconds: tests/test_export.py, tests/test_hf.py",
     "plot of heat maps": "draws for seconds: tests/test_heatmap.py, and of the runs that are here tests/test_report.py",
     "eval of programs": "evaluates 10,000 programs at least: tests/test_evaluate_programs.py",
 }
@@ -170,6 +169,9 @@ def made_quick(command: Command, trained: dict[str, str], folder: Path) -> list[
             words += [] if {"--choose", "--learning-rate"} & set(words) else ["--learning-rate", "0.1"]
     elif verb == "generate":
         words += ["--chars", "20"]
+    elif verb == "export" and "--help" not in words:
+        words = words if trained["run"] in words else [trained["run"], *words]
+        words = words if "--format" in words else [*words, "--format", "onnx"]  # as it is unasked
     elif verb == "programs":
         words += ["--count", "20"]
     elif verb == "plot":

@@ -22,7 +22,7 @@ SWEEP = """
 
     def sweep(work):
         page, said = resource.getpagesize(), []
-        for megabytes in range(0, 400, 6):
+        for megabytes in range(0, 400, 3):
             size = int(open("/proc/self/statm").read().split()[0]) * page
             resource.setrlimit(resource.RLIMIT_AS, (size + (megabytes << 20), resource.RLIM_INFINITY))
             try:

@@ -102,7 +102,7 @@ def test_numbers_beyond_all_measure(line: str, code: int, sentence: str, place: 
     assert re.search(sentence, error), error
 
 
-@tries(10, 300)
+@tries(15, 300)
 def test_command_lines(examples: int, place: Path, options: dict[str, list[str]], survived: Survived) -> None:
     count = 0
 
@@ -128,7 +128,7 @@ def test_command_lines(examples: int, place: Path, options: dict[str, list[str]]
     survived(count, count, "command lines of all sorts")
 
 
-@tries(8, 300)
+@tries(12, 300)
 def test_single_options_of_train(examples: int, place: Path, options: dict[str, list[str]], survived: Survived) -> None:
     """One strange value at a time gets further than many."""
     count = 0
@@ -145,7 +145,7 @@ def test_single_options_of_train(examples: int, place: Path, options: dict[str, 
     survived(count, count, "strange values of one option of train")
 
 
-@tries(8, 200)
+@tries(12, 200)
 def test_configurations(examples: int, place: Path, survived: Survived) -> None:
     count, original = 0, (place / "run/config.yaml").read_text()
     lines = original.splitlines()
