@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.ready
 NATIVE := $(wildcard src/gfrnn/ops/cpu/*.cpp src/gfrnn/ops/cpu/*.h)
 PYTEST_WORKERS ?= 2
 
-.PHONY: help setup browser test slow demo explore programs bench sanitize soak wheel api format clean
+.PHONY: help setup browser test slow demo explore programs bench sanitize emulate soak wheel api format clean
 help:            ## this list
 	@grep -hE '^[a-z]+: .*##|^[a-z]+:  *##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 12
 
@@ -85,6 +85,9 @@ sanitize: setup $(SANITIZED)  ## the op's tests with address and undefined-behav
 	  LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libstdc++.so)" \
 	  $(BIN)/python -m pytest tests/test_op.py tests/test_backends.py $(wildcard tests/test_text_loop.py) \
 	    -k "not kernels and not every_two_sizes"
+
+emulate: setup   ## the op's tests on an emulated CPU with AVX512-BF16; wants root, debootstrap and half an hour
+	tests/emulate.sh
 
 api: setup       ## write docs/api.md from the docstrings
 	$(BIN)/python docs/make_api.py

@@ -105,6 +105,11 @@ SHORT = [
     Problem("lstm", "feedback", hidden=7, time=2, batch=13, input_skip=True, dropout=True),
     Problem("gru", "stacked", hidden=7, time=3, batch=1, num_layers=2),
     Problem("tanh", "stacked", hidden=15, time=1, batch=2, indices=True),
+    # The paper's widths, and rows that fill tiles and leave some over.
+    Problem("lstm", "gated", hidden=140, time=1, batch=16, input_skip=True, indices=True, normalise=True),
+    Problem("gru", "gated", hidden=165, time=1, batch=29, gates_see="own", normalise=True),
+    Problem("lstm", "stacked", hidden=191, time=1, batch=100, indices=True),
+    Problem("tanh", "feedback", hidden=303, time=1, batch=13),
 ]
 
 
