@@ -46,6 +46,8 @@ cp -a .venv src tests pyproject.toml "$GUEST$HERE/"
   awk '/^\t/ { for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i }' | sort -u | while read -r library; do
     [[ -e $GUEST$library ]] || install -D "$library" "$GUEST$library"
   done
+mknod -m 666 "$GUEST/dev/urandom" c 1 9
+mknod -m 666 "$GUEST/dev/null" c 1 3
 chroot "$GUEST" "$HERE/.venv/bin/python" -c "import torch, pytest"  # whatever is missing is missed here, not in minutes
 cat >"$GUEST/run.sh" <<RUN
 cd '$HERE'
