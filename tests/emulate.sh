@@ -40,8 +40,9 @@ cp "$ROOT/bin/busybox" "$GUEST/bin/"
 for tool in sh grep sort ip uname; do ln -s busybox "$GUEST/bin/$tool"; done
 BASE=$(.venv/bin/python -c 'import sys; print(sys.base_prefix)')
 mkdir -p "$GUEST$BASE" "$GUEST$HERE"
-cp -a "$BASE/." "$GUEST$BASE/"
-cp -a .venv src tests pyproject.toml "$GUEST$HERE/"
+LEFT_OUT=(--exclude=__pycache__ --exclude=transformers --exclude=onnx --exclude=onnxruntime --exclude=mypy)
+tar -C "$BASE" "${LEFT_OUT[@]}" --exclude=site-packages --exclude=./lib/python3.*/test -c . | tar -C "$GUEST$BASE" -x
+tar "${LEFT_OUT[@]}" -c .venv src tests pyproject.toml | tar -C "$GUEST$HERE" -x
 { find "$GUEST" -name "*.so*" -type f; realpath .venv/bin/python; } | xargs ldd 2>/dev/null |
   awk '/^\t/ { for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i }' | sort -u | while read -r library; do
     [[ -e $GUEST$library ]] || install -D "$library" "$GUEST$library"
