@@ -37,10 +37,10 @@ say "the guest: $(git describe --always --dirty=+ 2>/dev/null || echo this check
 rm -rf "$GUEST"
 mkdir -p "$GUEST"/{bin,proc,sys,dev,tmp}
 cp "$ROOT/bin/busybox" "$GUEST/bin/"
-for tool in sh grep sort ip uname; do ln -s busybox "$GUEST/bin/$tool"; done
+for tool in sh grep ip uname; do ln -s busybox "$GUEST/bin/$tool"; done
 BASE=$(.venv/bin/python -c 'import sys; print(sys.base_prefix)')
 mkdir -p "$GUEST$BASE" "$GUEST$HERE"
-LEFT_OUT=(--exclude=__pycache__ --exclude=transformers --exclude=onnx --exclude=onnxruntime --exclude=mypy)
+LEFT_OUT=(--exclude=transformers --exclude=onnx --exclude=onnxruntime --exclude=mypy)
 tar -C "$BASE" "${LEFT_OUT[@]}" --exclude=site-packages --exclude=./lib/python3.*/test -c . | tar -C "$GUEST$BASE" -x
 tar "${LEFT_OUT[@]}" -c .venv src tests pyproject.toml | tar -C "$GUEST$HERE" -x
 { find "$GUEST" -name "*.so*" -type f; realpath .venv/bin/python; } | xargs ldd 2>/dev/null |
@@ -54,9 +54,9 @@ cat >"$GUEST/run.sh" <<RUN
 cd '$HERE'
 export HOME=/tmp PATH='$HERE/.venv/bin:/bin' OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1 NO_COLOR=1 COLUMNS=120
 ip link set lo up
-echo "this CPU has: \$(grep -o -w -E 'avx512f|avx512_bf16' /proc/cpuinfo | sort -u)"
-python -c 'from gfrnn.ops import cpu; print("the op uses:", cpu.isa())'
-python -m pytest -p no:cacheprovider --timeout 0 -v $(printf '%q ' "${PYTEST[@]}")
+grep -m 1 "model name" /proc/cpuinfo
+python -u -c 'import sys, pytest; from gfrnn.ops import cpu; print("the op uses", cpu.isa()); sys.exit(pytest.main(sys.argv[1:]))' \\
+  -p no:cacheprovider --timeout 0 -v $(printf '%q ' "${PYTEST[@]}")
 RUN
 rm -f "$ROOT/disk.img"
 mke2fs -q -t ext4 -O ^has_journal -d "$GUEST" "$ROOT/disk.img" "$(($(du -sm "$GUEST" | cut -f1) * 5 / 4 + 300))M"
