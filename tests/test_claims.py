@@ -260,6 +260,16 @@ def test_what_is_out_of_reach_has_a_price(tmp_path: Path) -> None:
     assert 45 < heavier < 65  # 60 times the parameters, but for those that are looked up
 
 
+def test_a_price_is_not_taken_from_a_busy_machine(tmp_path: Path) -> None:
+    write_run(tmp_path / "c/busy", "hutter-gated-lstm", 1, seconds=1000.0)
+    write_run(tmp_path / "c/quiet", "hutter-gated-lstm", 2, seconds=100.0)
+    (tmp_path / "c/busy/clock.txt").write_text("other work\n")
+    evidence = collect([tmp_path / "c"])
+    assert "10,000 characters per second of quiet" in cost_of("gated-lstm", evidence).source
+    (tmp_path / "c/quiet/clock.txt").write_text("other work\n")
+    assert "1,000 characters per second of busy" in cost_of("gated-lstm", collect([tmp_path / "c"])).source
+
+
 def test_the_large_model_is_judged_by_its_number(tmp_path: Path) -> None:
     write_run(tmp_path / "c/large", "hutter-large", 1, 1.61)
     assert only(20, tmp_path / "c").word == "reproduced"

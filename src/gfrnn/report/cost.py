@@ -31,8 +31,8 @@ class Cost:
 def cost_of(row: str, evidence: Evidence, settings: str = "paper") -> Cost:
     """Of one run of a row as its recipe has it.
 
-    The rate is that of the run nearest in work per character among those with the same minibatch; without one, the
-    pace that `gfrnn recipes` calculates with.
+    The rate is that of the run nearest in work per character among those with the same minibatch, of those whose
+    minutes count if there are any; without one, the pace that `gfrnn recipes` calculates with.
     """
     recipe = recipe_of(row, settings)
     config = recipe.config
@@ -40,6 +40,7 @@ def cost_of(row: str, evidence: Evidence, settings: str = "paper") -> Cost:
     alike = [run for run in measured if minibatch(run) == (config.options["rows"], config.options.get("length"))]
     if not alike:
         return Cost(recipe, recipe.seconds, "on one core as fast as ours")
+    alike = [run for run in alike if not run.clock] or alike
     own = work(config.task, config.model)
     near = min(alike, key=lambda run: (abs(work(run.config.task, run.config.model) - own), str(run.folder)))
     rate = near.characters / near.seconds * work(near.config.task, near.config.model) / own
