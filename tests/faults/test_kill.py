@@ -50,12 +50,13 @@ def test_kill_9_at_random_moments(
     seconds = max(record.get("seconds", 0) for record in read_metrics(tmp_path / "whole"))
     chance = random.Random(kills)
     done, in_saves, lives = 0, 0, 0
-    while done < kills or in_saves < kills // 10 or lives == 0:
+    more = True
+    while more or lives == 0:
         name = f"life{lives}"
         run = tmp_path / name
         left = half_written(run)  # by the kill before: such a file says nothing of this one
         with child(train_and_tell, tmp_path, name, recipe, OPTIONS) as process:
-            if done < kills or in_saves < kills // 10:
+            if more:
                 time.sleep(chance.uniform(0, STARTING + seconds / 8))
                 if done % 2:
                     wait_for(lambda run=run, left=left: bool(half_written(run) - left), process)
@@ -71,4 +72,7 @@ def test_kill_9_at_random_moments(
         else:
             assert outcome(run) == whole
             lives += 1
-    survived(done, done, f"kills -9 of {recipe}, {in_saves} of them in a save, in {lives} runs, all with equal bits")
+        more = done < kills or (in_saves < kills // 10 and done < 3 * kills)  # where chance is against it: some more
+    assert in_saves >= kills // 10
+    what = f"kills -9 of {recipe}, {in_saves} of them in a save, in {lives} runs, all with equal bits"
+    survived(done, max(done, kills), what)
