@@ -4,19 +4,23 @@ Compared are the cost of every character, the last state, and the gradient of ev
 """
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gfrnn import ops
 from gfrnn.bench.loop import HandLoop
 from gfrnn.bench.tolerance import allowed, error
+from gfrnn.equations import State
 from gfrnn.errors import GfrnnError
 from gfrnn.models.char_lm import CharLM
+from gfrnn.models.softmax import SymbolNats
 
 Answers = dict[str, Tensor]
+Cost = Callable[[Any, Tensor, Tensor], tuple[Tensor, Any]]
 
 
 class Unequal(GfrnnError):
@@ -36,16 +40,42 @@ class Check:
     allowed: float
 
 
-def answers(model: CharLM | HandLoop, ids: Tensor, targets: Tensor) -> Answers:
+def plain_nats(model: CharLM | HandLoop, ids: Tensor, targets: Tensor) -> tuple[Tensor, Any]:
+    return model.nats(ids, targets)
+
+
+def rounded_nats(model: CharLM, ids: Tensor, targets: Tensor) -> tuple[Tensor, Any]:
+    """The reference's `CharLM.nats` with products in bfloat16, in whatever dtype the model has.
+
+    Under autocast a model rounds the factors of float32 numbers only; the truth about those is in float64.
+    """
+    layer, head = model.layer, model.head
+    start = layer.initial_state(ids.shape[1])
+    state = State(*start) if layer.has_cell else State(start)
+    scanned = ops.scan(ids, state, layer.weights(), layer.spec, "reference", products=torch.bfloat16)
+    features = scanned.h if layer.output == "all" else scanned.h[..., -layer.hidden_size :]
+    rows = features.reshape(-1, features.shape[-1])
+    nats = SymbolNats.apply(rows, head.weight, head.bias, targets.reshape(-1), torch.bfloat16)
+    last = (scanned.state.h, scanned.state.c) if layer.has_cell else scanned.state.h
+    return nats.view(targets.shape), last
+
+
+def autocast_nats(model: CharLM | HandLoop, ids: Tensor, targets: Tensor) -> tuple[Tensor, Any]:
+    """As torch teaches it: the cost under autocast, the backward outside."""
+    with torch.autocast("cpu", torch.bfloat16):
+        return model.nats(ids, targets)
+
+
+def answers(model: CharLM | HandLoop, ids: Tensor, targets: Tensor, cost: Cost = plain_nats) -> Answers:
     """Everything to be compared. The cost is summed, not averaged: small gradients would hide behind the floor."""
     model.zero_grad()
-    nats, state = model.nats(ids, targets)
+    nats, state = cost(model, ids, targets)
     nats.sum().backward()
     if isinstance(model, HandLoop):
         state = model.as_layers(state)
     parts: Iterable[Any] = (state,) if isinstance(state, Tensor) else state
     with torch.no_grad():
-        without_backward, _ = model.nats(ids, targets)
+        without_backward, _ = cost(model, ids, targets)
     found = {"the cost": nats.detach(), "the cost without a backward": without_backward}
     found |= {name: part.detach() for name, part in zip(("the last h", "the last c"), parts, strict=False)}
     for name, parameter in model.named_parameters():
@@ -79,15 +109,11 @@ def check(
 ) -> list[Check]:
     """One Check per contender; raises Unequal for the first that is wrong. `model` holds the weights of all.
 
-    With `products` in bfloat16 the truth is the reference's in float32: a layer rounds the factors of no wider numbers.
+    `products` in bfloat16: as autocast asks the contenders for them.
     """
-    if products is not None:
-        with torch.autocast("cpu", products):
-            rounded = answers(reference(model, torch.float32), ids, targets)
-            return held_against(name, contenders, rounded, rounded, ids, targets, products)
-    dtype = model.head.weight.dtype
-    truth, plain = (answers(reference(model, kind), ids, targets) for kind in (torch.float64, dtype))
-    return held_against(name, contenders, truth, plain, ids, targets, None)
+    dtype, cost = model.head.weight.dtype, plain_nats if products is None else rounded_nats
+    truth, plain = (answers(reference(model, kind), ids, targets, cost) for kind in (torch.float64, dtype))
+    return held_against(name, contenders, truth, plain, ids, targets, products)
 
 
 def held_against(
@@ -100,11 +126,12 @@ def held_against(
     products: torch.dtype | None,
 ) -> list[Check]:
     done = []
+    cost = plain_nats if products is None else autocast_nats
     for contender, candidate in contenders.items():
         expected, usual = truth, plain
         if isinstance(candidate, HandLoop):
             expected, usual = (as_packed(found, candidate) for found in (truth, plain))
-        found = answers(candidate, ids, targets)
+        found = answers(candidate, ids, targets, cost)
         worst = worst_of(found, expected, usual, products)
         result = Check(name, contender, ids.shape[1], ids.shape[0], *worst)
         if result.error > result.allowed:
@@ -127,6 +154,11 @@ def worst_of(
     for name, tensor in found.items():
         limit = allowed(tensor.dtype, error(plain[name], truth[name]), products=products)
         judged.append((name, error(tensor, truth[name]), limit))
+    if products is not None:
+        # Few factors are rounded the other way before they have passed many steps: early on most costs are exact, which
+        # they would not be if any factor were rounded elsewhere, or not at all.
+        early = (found["the cost"][:2] - truth["the cost"][:2]).abs().median()
+        judged.append(("the median of the first costs", float(early), allowed(found["the cost"].dtype)))
     return max(judged, key=lambda item: item[1] / item[2])
 
 
