@@ -30,7 +30,7 @@ def search(names: tuple[str, ...] = (), **values: Any) -> Search:
 
 def test_every_recipe_with_every_setting_and_every_seed() -> None:
     found = search(
-        recipes={**GATED, "fb": {"recipe": "modern-gated-gru", "wiring": "feedback"}},
+        recipes={**GATED, "fb": {"recipe": "modern-stacked-gru", "wiring": "feedback"}},
         seeds=[1, 7],
         options={"keep": 1},
         settings={"usual": {}, "quiet": {"start": "quiet", "only": ["gated"]}, "learning_rate": ["8e-3", 0.016]},
