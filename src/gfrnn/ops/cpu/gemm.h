@@ -23,19 +23,35 @@ int64_t packed_size(int64_t K, int64_t N) {
   return padded<Mode>(K) * round_up(N, TILE_COLUMNS<typename Mode::Number>);
 }
 
+// `terms` of them, from k on, of a register's columns of the panel below, those from n on. TERMS: as many, if known.
+template <class Mode, int TERMS, class F = typename Mode::Number>
+GFRNN_INLINE void pack_square(const F* const* rows, int64_t N, int64_t k, int terms, typename Mode::Factor* panel, int64_t n) {
+  constexpr int VL = Vec<F>::size, NR = TILE_COLUMNS<F>;
+  const int count = TERMS ? TERMS : terms;
+  vec<F> square[VL];
+#pragma GCC unroll 16
+  for (int i = 0; i < VL; i++) square[i] = i >= N ? vec<F>{} : TERMS ? load<F>(rows[i] + k) : load_some<F>(rows[i] + k, count);
+  transpose<F>(square);
+#pragma GCC unroll 16
+  for (int i = 0; i < count; i += Mode::PER) {
+    typename Mode::Factor* to = panel + place<Mode>(k + i, n, NR);
+    if constexpr (Mode::PER == 2)
+      store<float>(reinterpret_cast<float*>(to), in_pairs(square[i], square[i + 1]));  // beyond the last term: zeros
+    else
+      store<F>(to, Mode::values(square[i]));
+  }
+}
+
 // The panel of columns [n0, n0 + TILE_COLUMNS) of B[k][n] = rows[n][k]: the forward's W x, weights stored (outputs, inputs).
 template <class Mode, class F = typename Mode::Number>
 void pack_transposed(const F* const* rows, int64_t N, int64_t K, int64_t n0, typename Mode::Factor* panel) {
-  constexpr int NR = TILE_COLUMNS<F>;
-  if (K % Mode::PER) clear(panel + K / Mode::PER * Mode::PER * NR, NR * Mode::PER);
-  constexpr int64_t BLOCK = 16;  // so that the panel's cache lines stay while their columns are filled in
-  for (int64_t k0 = 0; k0 < K; k0 += BLOCK) {
-    const int64_t k1 = smaller(k0 + BLOCK, K);
-    for (int64_t n = 0; n < NR; n++)
-      if (n0 + n < N)
-        for (int64_t k = k0; k < k1; k++) Mode::put(panel + place<Mode>(k, n, NR), rows[n0 + n][k]);
-      else
-        for (int64_t k = k0; k < k1; k++) Mode::put(panel + place<Mode>(k, n, NR), 0);
+  constexpr int VL = Vec<F>::size;
+  for (int64_t n = 0; n < TILE_COLUMNS<F>; n += VL) {
+    const int64_t there = N - n0 - n;  // columns, if fewer than a register's; none if negative
+    const F* const* from = rows + n0 + n;
+    int64_t k = 0;
+    for (; k + VL <= K; k += VL) pack_square<Mode, VL>(from, there, k, VL, panel, n);
+    if (k < K) pack_square<Mode, 0>(from, there, k, static_cast<int>(K - k), panel, n);
   }
 }
 

@@ -176,7 +176,7 @@ class WeightGradients {
 
   // The tables' gradients, handed on to the biases and, for index input, to the columns of W and w_g.
   void finish(int64_t part, int64_t parts) {
-    constexpr int64_t BLOCK = 16;  // so that the tables' cache lines stay while their columns are read
+    constexpr int VL = Vec<F>::size;
     const int64_t columns = s_.in_columns(), first = columns * part / parts, last = columns * (part + 1) / parts;
     for (int64_t j = 0; j < s_.L; j++) {
       const Layer<F>& d = b_.gradients[j];
@@ -184,14 +184,28 @@ class WeightGradients {
       Rows<F> bias;
       if (d.b) gate_rows<F>(s_, d.b, 1, bias);
       if (d.b_g) plain_rows<F>(d.b_g, s_.n(), 1, bias);
-      for (int64_t k0 = first; k0 < last; k0 += BLOCK)
-        for (int64_t e = 0; e < s_.entries(j); e++) {
-          const F* row = tables_[j].get() + e * columns;
-          for (int64_t k = k0; k < smaller(k0 + BLOCK, last); k++) {
-            if (s_.looks_up(j)) in[k][e] += row[k];
-            if (bias.size() > 0 && !(s_.normed() && k < s_.global_at())) *bias[k] += row[k];
+      auto has_bias = [&](int64_t k) { return bias.size() > 0 && !(s_.normed() && k < s_.global_at()); };
+      for_lanes<F>(last - first, [&](Lane<F> some) {
+        const Lane<F> k{first + some.at, some.count};
+        F totals[VL] = {};
+        for (int i = 0; i < k.count; i++)
+          if (has_bias(k.at + i)) totals[i] = *bias[k.at + i];
+        vec<F> total = load<F>(totals);
+        for_lanes<F>(s_.entries(j), [&](Lane<F> e) {
+          vec<F> square[VL];
+#pragma GCC unroll 16
+          for (int i = 0; i < VL; i++) {
+            square[i] = i < e.count ? k.get(tables_[j].get() + (e.at + i) * columns) : vec<F>{};
+            total += square[i];
           }
-        }
+          if (!s_.looks_up(j)) return;
+          transpose<F>(square);
+          for (int i = 0; i < k.count; i++) e.put(in[k.at + i], e.get(in[k.at + i]) + square[i]);
+        });
+        store<F>(totals, total);
+        for (int i = 0; i < k.count; i++)
+          if (has_bias(k.at + i)) *bias[k.at + i] = totals[i];
+      });
       if (s_.normed() && part == 0) finish_norm(j);
     }
   }

@@ -86,20 +86,28 @@ F first_bias(const Shape& s, const Rows<const F>& bias, int64_t k) {
 // (entries, P): what a row starts from, the bias, or for index input the bias plus the column of W of each index.
 template <class Mode, class F = typename Mode::Number>
 Room<F> start_table(const Shape& s, const Layer<const F>& w, int64_t j) {
-  constexpr int64_t BLOCK = 16;  // so that the rows' cache lines stay while their columns are filled in
+  constexpr int VL = Vec<F>::size;
   const Rows<const F> in = input_rows<const F>(s, w, j);
   Rows<const F> bias;
   if (w.b) gate_rows<const F>(s, w.b, 1, bias);
   if (w.b_g) plain_rows<const F>(w.b_g, s.n(), 1, bias);
   const int64_t columns = s.in_columns(), entries = s.entries(j), P = s.P();
-  Room<F> table(entries * P);
+  Room<F> table(entries * P), start(columns);
   clear<F>(table.get(), entries * P);
-  for (int64_t e0 = 0; e0 < entries; e0 += BLOCK)
-    for (int64_t k = 0; k < columns; k++) {
-      const F start = first_bias<F>(s, bias, k);
-      for (int64_t e = e0; e < smaller(e0 + BLOCK, entries); e++)
-        table.get()[e * P + k] = start + (s.looks_up(j) ? Mode::value(in[k][e]) : 0);
-    }
+  for (int64_t k = 0; k < columns; k++) start.get()[k] = first_bias<F>(s, bias, k);
+  if (!s.looks_up(j)) {
+    copy<F>(table.get(), start.get(), columns);  // the only entry
+    return table;
+  }
+  for_lanes<F>(entries, [&](Lane<F> e) {
+    for_lanes<F>(columns, [&](Lane<F> k) {
+      vec<F> square[VL];
+#pragma GCC unroll 16
+      for (int i = 0; i < VL; i++) square[i] = i < k.count ? Mode::values(e.get(in[k.at + i])) : vec<F>{};
+      transpose<F>(square);
+      for (int i = 0; i < e.count; i++) k.put(table.get() + (e.at + i) * P, k.get(start.get()) + square[i]);
+    });
+  });
   return table;
 }
 

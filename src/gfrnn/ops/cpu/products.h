@@ -120,6 +120,11 @@ GFRNN_INLINE int64_t place(int64_t k, int64_t n, int64_t width) {
   return (k / Mode::PER * width + n) * Mode::PER + k % Mode::PER;
 }
 
+// Two terms of a sum, of as many columns as a register has words.
+GFRNN_INLINE vec<float> in_pairs(vec<float> even, vec<float> odd) {
+  return reinterpret_cast<vec<float>>(rounded_bits(even) >> 16 | rounded_bits(odd));
+}
+
 // Row k of K alone, into its halves of the words: the other halves may be another thread's.
 inline void lay_half(Bits16* panel, int64_t width, int64_t K, int64_t k, int64_t count, const float* row) {
   for (int64_t n = 0; n < width; n++) {
@@ -137,9 +142,7 @@ void lay_pairs(Bits16* panel, int64_t width, int64_t K, int64_t k, int64_t M, in
   for (; m + 1 < M; m += 2) {
     float* to = reinterpret_cast<float*>(panel + place<Pairs>(k + m, 0, width));
     const float *even = row(m), *odd = row(m + 1);
-    for_lanes<float>(count, [&](Lane<float> l) {
-      l.put(to, reinterpret_cast<vec<float>>(rounded_bits(l.get(even)) >> 16 | rounded_bits(l.get(odd))));
-    });
+    for_lanes<float>(count, [&](Lane<float> l) { l.put(to, in_pairs(l.get(even), l.get(odd))); });
     clear<float>(to + count, width - count);
   }
   if (m < M) lay_half(panel, width, K, k + m, count, row(m));

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__F16C__)
 #include <immintrin.h>
@@ -61,7 +62,17 @@ GFRNN_INLINE vec<F> broadcast(F x) {
   return x - vec<F>{};
 }
 
-// The last, incomplete vector of a row: n < Vec::size elements, the rest 0. With masks where there are any.
+#if defined(__AVX2__) && !defined(__AVX512F__)
+template <class F>
+GFRNN_INLINE __m256i first_lanes(int n) {
+  if constexpr (sizeof(F) == 4)
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  else
+    return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
+}
+#endif
+
+// The last vector of a row, which may be incomplete: n <= Vec::size elements, the rest 0. With masks where there are any.
 template <class F>
 GFRNN_INLINE vec<F> load_some(const F* p, int n) {
 #if defined(__AVX512F__)
@@ -69,6 +80,11 @@ GFRNN_INLINE vec<F> load_some(const F* p, int n) {
     return reinterpret_cast<vec<F>>(_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1), p));
   else
     return reinterpret_cast<vec<F>>(_mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << n) - 1), p));
+#elif defined(__AVX2__)
+  if constexpr (sizeof(F) == 4)
+    return reinterpret_cast<vec<F>>(_mm256_maskload_ps(p, first_lanes<F>(n)));
+  else
+    return reinterpret_cast<vec<F>>(_mm256_maskload_pd(p, first_lanes<F>(n)));
 #else
   F whole[Vec<F>::size] = {};
   for (int i = 0; i < n; i++) whole[i] = p[i];
@@ -83,6 +99,23 @@ GFRNN_INLINE void store_some(F* p, vec<F> v, int n) {
     _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), reinterpret_cast<__m512>(v));
   else
     _mm512_mask_storeu_pd(p, static_cast<__mmask8>((1u << n) - 1), reinterpret_cast<__m512d>(v));
+#elif defined(__AVX2__)
+  // Not with a mask: some CPUs take a dozen cycles for that store.
+  __m128i part = _mm256_castsi256_si128(reinterpret_cast<__m256i>(v));
+  char* to = reinterpret_cast<char*>(p);
+  const int bytes = n * static_cast<int>(sizeof(F));
+  if (bytes == 32) return store<F>(p, v);
+  if (bytes & 16) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), part);
+    part = _mm256_extracti128_si256(reinterpret_cast<__m256i>(v), 1);
+    to += 16;
+  }
+  if (bytes & 8) {
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), part);
+    part = _mm_unpackhi_epi64(part, part);
+    to += 8;
+  }
+  if (bytes & 4) _mm_storeu_si32(to, part);
 #else
   F whole[Vec<F>::size];
   store<F>(whole, v);
@@ -118,6 +151,31 @@ GFRNN_INLINE F sum(vec<F> v) {
   F total = 0;
   for (int i = 0; i < Vec<F>::size; i++) total += v[i];
   return total;
+}
+
+// Of two rows: lanes with bit S clear change places with the other's lanes S further on.
+template <class F, int S, int... LANE>
+GFRNN_INLINE void exchange(vec<F>& a, vec<F>& b, std::integer_sequence<int, LANE...>) {
+  constexpr int VL = Vec<F>::size;
+#if __has_builtin(__builtin_shufflevector)
+  const vec<F> first = __builtin_shufflevector(a, b, (LANE & S ? VL + LANE - S : LANE)...);
+  const vec<F> second = __builtin_shufflevector(a, b, (LANE & S ? VL + LANE : LANE + S)...);
+#else
+  const vec<F> first = {(LANE & S ? b[LANE - S] : a[LANE])...}, second = {(LANE & S ? b[LANE] : a[LANE + S])...};
+#endif
+  a = first;
+  b = second;
+}
+
+// A square of Vec::size rows becomes its columns.
+template <class F, int S = 1>
+GFRNN_INLINE void transpose(vec<F> (&rows)[Vec<F>::size]) {
+  if constexpr (S < Vec<F>::size) {
+#pragma GCC unroll 16
+    for (int i = 0; i < Vec<F>::size; i++)
+      if (!(i & S)) exchange<F, S>(rows[i], rows[i + S], std::make_integer_sequence<int, Vec<F>::size>{});
+    transpose<F, 2 * S>(rows);
+  }
 }
 
 // e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2, e^r - 1 by its Taylor series to the last bit of the type.
