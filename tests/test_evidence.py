@@ -133,6 +133,21 @@ def test_what_is_damaged_foreign_unfinished_or_twice_is_named_and_left_out(tmp_p
     assert why == {}
 
 
+def test_of_repetitions_the_one_that_says_most_is_kept(tmp_path: Path) -> None:
+    """Scored before not scored, then exact products before rounded ones, whatever their folders are called."""
+    write_run(tmp_path / "a", "modern-gated-lstm", 1, precision="bfloat16")
+    write_run(tmp_path / "b", "modern-gated-lstm", 1)
+    write_run(tmp_path / "c", "modern-gated-lstm", 1, 1.9, precision="bfloat16")
+    write_run(tmp_path / "d", "modern-gated-lstm", 2, precision="bfloat16")
+    write_run(tmp_path / "e", "modern-gated-lstm", 2, precision="float32")
+    evidence = collect([tmp_path])
+    assert [run.folder.name for run in evidence.runs] == ["c", "e"]
+    same = "the same row, seed and budget as"
+    assert reasons(evidence) == {
+        name: f"{same} {tmp_path / kept}" for name, kept in (("a", "c"), ("b", "c"), ("d", "e"))
+    }
+
+
 def test_weights_that_were_not_those_evaluated_are_seen(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", "modern-gated-lstm", 1, 1.8)
     (run / "best").mkdir()
@@ -162,5 +177,8 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_of_the_published_results_the_trials_stay_outside() -> None:
     evidence = collect([RESULTS])
     searches = dict.fromkeys(("modern-ab", "modern-programs-ab", "recipe"), SEARCH)
-    assert reasons(evidence) == {"gf-lstm-38-minutes": TRIAL, **searches}
+    why = reasons(evidence)
+    rounded = {name: why.pop(name) for name in list(why) if why[name].startswith("the same row, seed and budget as ")}
+    assert rounded and all("-bfloat16" in name and "-float32" in reason for name, reason in rounded.items())
+    assert why == {"gf-lstm-38-minutes": TRIAL, **searches}
     assert ("modern, not normalised", "10M") in evidence.groups

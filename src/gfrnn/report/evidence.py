@@ -112,24 +112,32 @@ def rates_by_row(runs: list[Run]) -> list[Run]:
     return [own if own.group in by_row else run for own, run in zip(together, runs, strict=True)]
 
 
+def worth(run: Run) -> tuple[bool, bool]:
+    """To be least: of two that are otherwise the same."""
+    return run.test_bpc is None and run.grid is None, run.rounds_factors
+
+
 def without_repetitions_and_trials(runs: list[Run]) -> tuple[list[Run], list[tuple[Path, str]]]:
     """The runs that stand in tables: each once, and where an option departs from the recipe two rows with the same.
 
-    A single model with settings or a budget of its own compares nothing: it was a trial.
+    A single model with settings or a budget of its own compares nothing: it was a trial. Of repetitions the one
+    that says most is kept: scored on the test split, then with products in float32, then the first.
     """
-    kept: dict[tuple[str, Group, int], Run] = {}
-    left_out = []
+    kept, left_out = [], []
     rows: dict[Group, set[str]] = {}
+    same: dict[tuple[str, Group, int], list[Run]] = {}
     for run in runs:
         rows.setdefault(run.group, set()).add(run.row)
+        same.setdefault((run.row, run.group, run.seed), []).append(run)
     for run in runs:
-        first = kept.setdefault((run.row, run.group, run.seed), run)
+        best = min(same[run.row, run.group, run.seed], key=worth)
         if not run.alone_is_enough and len(rows[run.group]) == 1:
             left_out.append((run.folder, TRIAL))
-            kept.pop((run.row, run.group, run.seed))
-        elif first is not run:
-            left_out.append((run.folder, f"the same row, seed and budget as {first.folder}"))
-    return list(kept.values()), left_out
+        elif best is run:
+            kept.append(run)
+        else:
+            left_out.append((run.folder, f"the same row, seed and budget as {best.folder}"))
+    return kept, left_out
 
 
 def same_text(runs: Iterable[Run]) -> None:

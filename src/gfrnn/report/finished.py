@@ -69,6 +69,10 @@ class Run:
         return self.config.recipe.removeprefix("modern-").removeprefix("hutter-")
 
     @property
+    def rounds_factors(self) -> bool:
+        return self.config.run.precision == "bfloat16"
+
+    @property
     def is_text(self) -> bool:
         return self.config.task == "hutter"
 
