@@ -245,6 +245,20 @@ def test_the_truth_about_rounded_products_is_what_autocast_asks_for() -> None:
         assert not torch.equal(exact["the cost"], truth["the cost"])
 
 
+def test_an_answer_may_be_off_as_far_as_the_worst_of_the_plain_computation() -> None:
+    """Not as far as the same one, which may be right by luck; and long sums may be further off than short ones."""
+    truth = {name: torch.zeros(1) for name in ("a", "b")}
+    plain = {"a": torch.full((1,), 1e-5), "b": torch.zeros(1)}
+    for off, terms, right in (
+        (1.9e-5, 1, True),
+        (2.4e-5, 1, False),
+        (2.4e-5, 100 * 256, True),
+        (4e-5, 100 * 256, False),
+    ):
+        what, error, limit = equality.worst_of({"a": truth["a"], "b": torch.full((1,), off)}, truth, plain, terms)
+        assert (what, error <= limit) == ("b", right), (off, terms, limit)
+
+
 def test_rounding_that_many_steps_multiply_is_no_mistake() -> None:
     """Tanh units with feedback multiply what one factor rounded the other way does, in the reference as well."""
     model, backend = contenders.our_model(TANH), "manual" if ops.cpu.why_unavailable() else "cpu"
