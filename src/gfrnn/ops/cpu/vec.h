@@ -153,7 +153,7 @@ GFRNN_INLINE F sum(vec<F> v) {
   return total;
 }
 
-// Of two rows: lanes with bit S clear change places with the other's lanes S further on.
+// Of two rows: the first one's lanes with bit S set change places with the second one's lanes S before them.
 template <class F, int S, int... LANE>
 GFRNN_INLINE void exchange(vec<F>& a, vec<F>& b, std::integer_sequence<int, LANE...>) {
   constexpr int VL = Vec<F>::size;
