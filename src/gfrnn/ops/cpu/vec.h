@@ -115,7 +115,10 @@ GFRNN_INLINE void store_some(F* p, vec<F> v, int n) {
     part = _mm_unpackhi_epi64(part, part);
     to += 8;
   }
-  if (bytes & 4) _mm_storeu_si32(to, part);
+  if (bytes & 4) {
+    const int last = _mm_cvtsi128_si32(part);
+    std::memcpy(to, &last, sizeof last);  // _mm_storeu_si32 is not in GCC 10
+  }
 #else
   F whole[Vec<F>::size];
   store<F>(whole, v);
