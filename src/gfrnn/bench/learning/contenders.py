@@ -35,8 +35,8 @@ class Contender:
 CONTENDERS = (
     Contender(
         "gf-lstm",
-        "gated-feedback LSTM 3x140 with the paper's skips",
-        lambda: CharLM("lstm", 140, 3, input_std=0.5, forget_bias=1.0),
+        "gated-feedback LSTM 3x140 with the paper's skips, normalised",
+        lambda: CharLM("lstm", 140, 3, input_std=0.5, forget_bias=1.0, normalise=True),
     ),
     Contender("lstm", "torch.nn.LSTM 3x224", lambda: TorchLSTM(SYMBOLS, 224, 3)),
     Contender("mingru", "minGRU, 5 blocks of width 200", lambda: MinGRU(SYMBOLS, 200, 5)),

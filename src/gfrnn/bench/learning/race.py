@@ -26,7 +26,7 @@ class Race:
 
     minutes: float = 30.0
     search_minutes: float = 3.0  # for each learning rate tried
-    rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3, 9e-3)
+    rates: tuple[float, ...] = (1e-3, 3e-3, 9e-3, 2.7e-2)
     points: int = 10  # of the learning curve
     curve_characters: int = 100_000  # of the validation split: for the curve, and to choose the learning rate
     final_characters: int = 1_000_000  # at the end
