@@ -19,6 +19,7 @@ from gfrnn.errors import Preempted, UsageError
 from gfrnn.models import CharLM, Seq2Seq
 from gfrnn.models.generation import Sampling, stream
 from gfrnn.models.program_batch import collate
+from gfrnn.ops import cpu
 from gfrnn.recipes import find
 from gfrnn.tasks.programs.evaluation import measure
 from gfrnn.tasks.programs.generator import Settings
@@ -27,6 +28,7 @@ from gfrnn.tasks.text import corpus
 from gfrnn.tasks.text.score import score_text
 from gfrnn.tasks.world import World
 from gfrnn.training import run as training
+from gfrnn.training.config import Config
 from gfrnn.training.run import train
 from gfrnn.training.runlog import read_metrics
 
@@ -158,6 +160,19 @@ def test_training_comes_to_the_same_there_and_goes_on_here(recipe: str, tmp_path
     assert there["tensors"].keys() == here["tensors"].keys()
     assert json.loads((tmp_path / "there" / "env.json").read_text())["device"] == FAR
     assert trained(tmp_path, "there", recipe, "cpu")["already_done"]  # a checkpoint is of no device
+
+
+def left_to_choose(folder: Path) -> str:
+    """The precision of a run there, beside a CPU that multiplies in bfloat16."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu, "multiplies_bfloat16", lambda: True)
+        config = options(folder, "hutter-stacked-gru").replace(precision="auto", updates=1)
+        train(config, folder / "run", device=FAR)
+    return Config.load(folder / "run" / "config.yaml").run.precision
+
+
+def test_auto_is_float32_there(tmp_path: Path) -> None:
+    assert far(left_to_choose, tmp_path) == "float32"
 
 
 def stopped_and_continued(folder: Path, name: str, stop: int | None) -> dict[str, Any]:

@@ -63,6 +63,14 @@ def test_auto_is_resolved_once_and_kept(tmp_path: Path, fast: None, monkeypatch:
     assert stored(tmp_path) == "bfloat16"
 
 
+def test_auto_is_float32_beyond_the_cpu(fast: None) -> None:
+    assert [resolve("auto"), resolve("auto", "cuda"), resolve("bfloat16", "cuda")] == [
+        "bfloat16",
+        "float32",
+        "bfloat16",
+    ]
+
+
 def test_a_run_goes_on_in_its_own_precision_unless_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(loop.Trainer, "update", stop_after(2, loop.Trainer.update))

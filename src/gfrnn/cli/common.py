@@ -61,7 +61,7 @@ def precision_of(asked: str | None, run: str | None, device: str, model: "CharLM
     from gfrnn.models.precision import precisely, resolve, trained_in
 
     trained = trained_in(run or packaged())
-    chosen = resolve(asked) if asked is not None else trained if device == "cpu" else "float32"
+    chosen = resolve(asked, device) if asked is not None else trained if device == "cpu" else "float32"
     if model is not None:
         precisely(chosen, model)  # what cannot be is refused before anything is said
     if chosen != trained:

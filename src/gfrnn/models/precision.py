@@ -12,14 +12,14 @@ from gfrnn.models.pretrained import find, read_config
 from gfrnn.ops import cpu
 
 
-def resolve(asked: str) -> str:
-    """Either "float32" or "bfloat16": "auto" is bfloat16 where the CPU has an instruction for it.
+def resolve(asked: str, device: str = "cpu") -> str:
+    """Either "float32" or "bfloat16": "auto" is bfloat16 on a CPU that has an instruction for it.
 
-    >>> resolve("bfloat16")
-    'bfloat16'
+    >>> resolve("bfloat16"), resolve("auto", "cuda:1")
+    ('bfloat16', 'float32')
     """
     if asked == "auto":
-        return "bfloat16" if cpu.multiplies_bfloat16() else "float32"
+        return "bfloat16" if device == "cpu" and cpu.multiplies_bfloat16() else "float32"
     return asked
 
 

@@ -90,7 +90,7 @@ def train_together(
     checkpoints = Checkpoints(out, asked.run.keep, progress.warn)
 
     def settled() -> Config:
-        return settle(asked, out, given, resume, extend, init, checkpoints, progress)
+        return settle(asked, out, given, resume, extend, init, device, checkpoints, progress)
 
     config = world.from_first(
         settled,
@@ -195,6 +195,7 @@ def settle(
     resume: str,
     extend: bool,
     init: str | None,
+    device: torch.device,
     checkpoints: Checkpoints,
     progress: Progress,
 ) -> Config:
@@ -213,7 +214,7 @@ def settle(
             raise UsageError(f"--extend: {out} holds no run that could go on")
         # Nothing there, or stopped before anything was learnt.
         if config.run.precision == "auto":
-            config = config.replace(precision=resolve("auto"))
+            config = config.replace(precision=resolve("auto", device.type))
             progress.say(f"--precision auto: products in {config.run.precision}")
         if init is None:
             return config
