@@ -13,7 +13,7 @@ import yaml
 from gfrnn.bench.tolerance import error
 from gfrnn.cli import main
 from gfrnn.errors import UsageError
-from gfrnn.models import CharLM
+from gfrnn.models import CharLM, generation
 from gfrnn.models.precision import precisely, resolve
 from gfrnn.ops import cpu
 from gfrnn.training import loop
@@ -90,7 +90,7 @@ def stop_after(count: int, update: Any) -> Any:
     return interrupted
 
 
-def test_evaluation_and_text_are_as_trained_unless_asked(tmp_path: Path, capsys: Capture) -> None:
+def test_evaluation_is_as_trained_unless_asked(tmp_path: Path, capsys: Capture) -> None:
     train(tmp_path, "--precision", "bfloat16")
     capsys.readouterr()
     reports = {}
@@ -99,12 +99,33 @@ def test_evaluation_and_text_are_as_trained_unless_asked(tmp_path: Path, capsys:
         printed = capsys.readouterr()
         reports[asked] = json.loads(printed.out)
         assert ("was trained with products in bfloat16; here in float32" in printed.err) == ("float32" in asked)
-        assert main(["generate", str(tmp_path), "--chars", "3", "--seed", "1", "--json", *asked]) == 0
-        assert json.loads(capsys.readouterr().out)[0]["prompt"] == "<page>\n"
     own, same, other = reports.values()
     assert own["bpc"] == same["bpc"] != other["bpc"]
     assert (own["precision"], other["precision"]) == ("bfloat16", "float32")
     assert abs(own["bpc"] - other["bpc"]) < 0.01
+
+
+def test_text_is_drawn_by_the_fast_loop_unless_asked(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(tmp_path, "--precision", "bfloat16")
+    capsys.readouterr()
+    drawn = []
+    monkeypatch.setattr(generation, "in_one_loop", watched(generation.in_one_loop, drawn))
+    for asked, by_loop in (((), 1), (("--precision", "bfloat16"), 0), (("--precision", "float32"), 1)):
+        drawn.clear()
+        assert main(["generate", str(tmp_path), "--chars", "3", "--seed", "1", "--json", *asked]) == 0
+        printed = capsys.readouterr()
+        assert (json.loads(printed.out)[0]["prompt"], printed.err) == ("<page>\n", "")
+        assert len(drawn) == by_loop
+
+
+def watched(function: Any, calls: list[Any]) -> Any:
+    def called(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return function(*arguments)
+
+    return called
 
 
 def test_text_in_bfloat16_is_drawn_from_the_model_that_reads_in_it() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gfrnn.cli.common import add_device, add_precision, load_model, packaged, precision_of, set_threads
+from gfrnn.cli.common import add_device, add_precision, load_model, packaged, set_threads
 from gfrnn.cli.options import Parser
 from gfrnn.errors import DataError, UsageError
 from gfrnn.report.compare import side_by_side, tag_table, tags
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--unknown", type=Literal["refuse", "replace"], default="refuse", help="bytes the model lacks")
     parser.add_argument("--threads", type=int, help="CPU threads [torch's choice]")
     add_device(parser)
-    add_precision(parser, "that of its training")
+    add_precision(parser, "float32, for which there is a fast loop")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(argv)
     set_threads(args.threads)
@@ -91,13 +91,13 @@ def generate(
     precision: str | None = None,
 ) -> None:
     """Print continuations: as they come, several after one another, or two models' side by side."""
-    from gfrnn.models.precision import precisely
+    from gfrnn.models.precision import precisely, resolve
 
     if compare is not None:
         compare_models(run, compare, prompt, chars, sampling, unknown, as_json, half, device, precision)
         return
     model = load_model(run, device)
-    with precisely(precision_of(precision, run, device, model), model):
+    with precisely(resolve(precision or "float32", device), model):
         write_samples(model, prompt, chars, sampling, samples, unknown, as_json, half)
 
 
@@ -183,7 +183,7 @@ def compare_models(
     import numpy as np
 
     from gfrnn.models.generation import Sampling, stream
-    from gfrnn.models.precision import precisely
+    from gfrnn.models.precision import precisely, resolve
 
     names = (Path(run or packaged()).name or str(run), Path(other).name or other)
     if sampling.seed is None:  # the same luck for both
@@ -194,7 +194,7 @@ def compare_models(
     texts = []
     for name in (run, other):
         model = load_model(name, device)
-        with precisely(precision_of(precision, name, device, model), model):
+        with precisely(resolve(precision or "float32", device), model):
             drawn = stream(model, prompt, chars, sampling, unknown=unknown, half=half)
             report_replaced(model, prompt)
             texts.append(b"".join(byte for (byte,) in drawn).decode("utf-8", "replace"))
