@@ -48,7 +48,7 @@ def losses(recipe: str, options: dict[str, Any], folder: Path) -> list[float]:
     config = find(recipe).config
     if config.task == "hutter":
         options = {**options, "data": write_text(folder)}
-    train(config.replace(**options), folder / "run")
+    train(config.replace(**options, precision="float32"), folder / "run")
     history = read_metrics(folder / "run")
     found = [record["nats"] for record in history if record["kind"] == "train"]
     last = next(record for record in reversed(history) if record["kind"] == "valid")

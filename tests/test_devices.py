@@ -138,10 +138,10 @@ RECIPES = ["modern-gated-lstm", "hutter-stacked-gru", "modern-programs-gated-gru
 
 def options(folder: Path, recipe: str) -> Any:
     if "programs" not in recipe:
-        return tiny(folder, recipe, dropout=0.0, validate_chars=30, updates=6)
+        return tiny(folder, recipe, dropout=0.0, validate_chars=30, updates=6, precision="float32")
     small = {"programs": 40, "rows": 4, "max_length": 2, "max_nesting": 1, "hidden_size": 5, "num_layers": 1}
     run = {"epochs": None, "updates": 4, "validate_programs": 3, "checkpoint_every": 2, "log_every": 1, "ema": 0.9}
-    return find(recipe).config.replace(**small, **run)
+    return find(recipe).config.replace(**small, **run, precision="float32")
 
 
 def trained(folder: Path, name: str, recipe: str, device: str) -> dict[str, Any]:
@@ -199,8 +199,8 @@ def begun_here(folder: Path) -> int:
     with pytest.MonkeyPatch.context() as patch:
         stop_at(patch, 7)
         with pytest.raises(Preempted):
-            run_tiny(folder)
-    updates: int = train(tiny(folder), folder / "run", device=FAR)["updates"]
+            run_tiny(folder, precision="float32")
+    updates: int = train(tiny(folder, precision="float32"), folder / "run", device=FAR)["updates"]
     return updates
 
 

@@ -86,15 +86,15 @@ class Listener:
 
 def test_a_training_begins_with_what_it_will_do(tmp_path: Path) -> None:
     heard = Listener()
-    config = tiny(tmp_path)
+    config = tiny(tmp_path, precision="float32")
     train(config, tmp_path / "run", shorter="a shorter one", progress=heard)
     first = heard.said[0]
     assert first.startswith("modern-gated-lstm: gated lstm 2x6, ")
-    assert f"on {config.options['data']}: 12 updates, 252 characters, about " in first
+    assert f"on {config.options['data']}, products in float32: 12 updates, 252 characters, about " in first
     assert "shorter" not in first  # seconds need no advice
     heard = Listener()
     train(config.replace(updates=None, minutes=0.01), tmp_path / "minutes", progress=heard)
-    assert heard.said[0].endswith("text.txt, for 1 s")
+    assert heard.said[0].endswith("text.txt, products in float32, for 1 s")
 
 
 def test_a_long_training_says_how_to_make_it_shorter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_a_long_training_says_how_to_make_it_shorter(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Enough):
         train(config, tmp_path / "run", shorter=shorter("hutter-gated-lstm"), progress=heard)
-    assert "1,301,259 parameters, on enwik8 excerpt: " in heard.said[0]
+    assert "1,301,259 parameters, on enwik8 excerpt, products in float32: " in heard.said[0]
     assert " days if one core is as fast as ours" in heard.said[0]
     assert heard.said[0].endswith("(shorter: --minutes 30, or the recipe modern-gated-lstm)")
 

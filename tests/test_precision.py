@@ -42,7 +42,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_training_in_bfloat16_is_another_training_in_float32(tmp_path: Path) -> None:
-    train(tmp_path / "plain")
+    train(tmp_path / "plain", "--precision", "float32")
     train(tmp_path / "rounded", "--precision", "bfloat16")
     plain, rounded = weights(tmp_path / "plain"), weights(tmp_path / "rounded")
     assert all(tensor.dtype == torch.float32 for tensor in rounded.values())
@@ -145,6 +145,6 @@ def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path, capsys: Capture
         assert main([*verb, "--precision", "bfloat16"]) == 2
         said = "--precision bfloat16 is for models in float32, and this one is in float64"
         assert capsys.readouterr().err == f"gfrnn: {said}\n"
-    with pytest.raises(UsageError, match="--precision bfloat16 is for the CPU, and the model is on meta"):
+    with pytest.raises(UsageError, match="is for the CPU, and the model is on meta: say --precision float32"):
         precisely("bfloat16", torch.nn.Linear(1, 1, device="meta"))
     assert main(["train", "modern-gated-gru", "--precision", "half"]) == 2

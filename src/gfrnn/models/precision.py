@@ -35,7 +35,8 @@ def precisely(precision: str, model: nn.Module) -> AbstractContextManager[Any]:
         return nullcontext()
     for parameter in model.parameters():
         if parameter.device.type != "cpu":
-            raise UsageError(f"--precision bfloat16 is for the CPU, and the model is on {parameter.device}")
+            where = f"the model is on {parameter.device}"
+            raise UsageError(f"--precision bfloat16 is for the CPU, and {where}: say --precision float32")
         if parameter.dtype != torch.float32:
             dtype = str(parameter.dtype).removeprefix("torch.")
             raise UsageError(f"--precision bfloat16 is for models in float32, and this one is in {dtype}")

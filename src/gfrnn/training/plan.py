@@ -52,7 +52,7 @@ def plan(trainer: "Trainer", shorter: str = "") -> str:
     parameters = sum(p.numel() for p in trainer.parameters)
     model = f"{config.options['wiring']} {config.options['unit']} {config.options['num_layers']}x"
     what = f"{config.recipe}: {model}{config.options['hidden_size']}, {parameters:,} parameters, on {task.reads}"
-    what += "" if config.run.precision == "float32" else f", products in {config.run.precision}"
+    what += f", products in {config.run.precision}"
     limit = "" if budget.seconds is None else f"for {in_words(budget.seconds)}"
     if budget.updates is None:
         return f"{what}, {limit}"

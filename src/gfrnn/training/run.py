@@ -215,7 +215,6 @@ def settle(
         # Nothing there, or stopped before anything was learnt.
         if config.run.precision == "auto":
             config = config.replace(precision=resolve("auto", device.type))
-            progress.say(f"--precision auto: products in {config.run.precision}")
         if init is None:
             return config
         config, changes = starts.adopt(config, init, given)
