@@ -45,10 +45,15 @@ def declined(params: dict[str, Any]) -> bool:
     return all(params["backend"] not in cases.backends_of(unit, one, normalise) for one in wirings)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """However the tests were called: what several of them share is made before the first of them begins."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(autouse=True)
 def _fixed_ground() -> Iterator[None]:
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     torch.default_generator.manual_seed(0)  # torch.manual_seed writes the whole stack down, three times
     yield
     torch.set_num_threads(threads)
@@ -109,10 +114,7 @@ def svg_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the tiny run comes to when nothing happens to it."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     run_tiny(folder)
-    torch.set_num_threads(threads)
     return outcome(folder / "run")
 
 
