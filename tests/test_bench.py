@@ -16,9 +16,9 @@ import pytest
 from tiny_bench import tiny
 
 from gfrnn import ops
-from gfrnn.bench import clock, contenders, generation, sections, targets
+from gfrnn.bench import clock, contenders, generation, precision, sections, targets, updates
 from gfrnn.bench.clock import Entry, Group, Spread, Timed, time_in_turn
-from gfrnn.bench.plan import FULL, LSTM, QUICK, SECTIONS, Plan
+from gfrnn.bench.plan import FULL, LSTM, QUICK, SECTIONS, Plan, small_name
 from gfrnn.cli import main
 
 __all__ = ["tiny"]
@@ -65,15 +65,25 @@ def test_targets_are_judged_by_the_median() -> None:
     loop = timed("loop", [4.5, 4.5, 4.5], characters=5)
 
     def verdict(*entries: Timed) -> targets.Verdict:
-        return targets.judge([group("train", str(LSTM), *entries)])[0]
+        return targets.judge([group("train", str(LSTM), *entries)], False)[0]
 
     assert verdict(fast, loop).verdict == "met"
     assert verdict(slow, loop).verdict == "missed"
     assert verdict(fast).verdict == "not measured"
-    assert targets.judge([])[0].verdict == "not run"
+    assert targets.judge([], False)[0].verdict == "not run"
     growing = [timed(f"cpu {x}", [x**1.3], series="cpu", x=x) for x in (10, 20)]
-    found = {v.target.what: v.verdict for v in targets.judge([group("scaling", "steps", *growing)])}
+    found = {v.target.what: v.verdict for v in targets.judge([group("scaling", "steps", *growing)], False)}
     assert found["training step, exponent in T"] == "missed"
+
+
+@pytest.mark.parametrize(("multiplies", "verdict"), [(True, "missed"), (False, "another CPU")])
+def test_targets_of_rounded_products_are_for_cpus_that_have_them(multiplies: bool, verdict: str) -> None:
+    name = precision.group_name(LSTM, 16, 50, 1)
+    entries = [timed(f"cpu {products}", [1.0], characters=5) for products in precision.PRECISIONS]
+    found = {v.target.what: v for v in targets.judge([group("precision", name, *entries)], multiplies)}
+    one = found["GF-LSTM 3x140, 16 x 50, 1 thread, bfloat16 over cpu float32"]
+    assert (one.verdict, one.measured) == (verdict, Spread(1.0, 1.0, 1.0))
+    assert found["GF-LSTM 3x140, 16 x 50, 1 thread, bfloat16 over nn.LSTM 3x228 float32"].verdict == "not measured"
 
 
 def test_every_target_can_be_measured() -> None:
@@ -88,7 +98,11 @@ def test_every_target_can_be_measured() -> None:
         *(f"{b} x {t}" for b, t in FULL.minibatches),
     }
     known |= {targets.PEAK, "read, weights' size", "", "bare step", "whole update"}
-    groups = sizes | {"rows", "steps", "parameters"} | {f"{LSTM}, {b} x {t}" for b, t in FULL.updated}
+    known |= {f"{name} {p}" for name in ("cpu", *contenders.named_peers(LSTM)) for p in precision.PRECISIONS}
+    groups = sizes | {"rows", "steps", "parameters", small_name(LSTM)}
+    groups |= {updates.group_name(LSTM, b, t, p) for b, t in FULL.updated for p in precision.PRECISIONS}
+    shapes = [*((LSTM, b, t) for b, t in FULL.precise), *FULL.beyond_caches]
+    groups |= {precision.group_name(*shape, threads) for shape in shapes for threads in (1, 2)}
     for target in targets.TARGETS:
         assert target.section in SECTIONS
         assert target.group in groups
@@ -117,7 +131,9 @@ def check_schema(results: dict[str, Any], plan: Plan) -> None:
     for check in results["checks"]:
         assert 0 <= check["error"] <= check["allowed"]
     for row in results["targets"]:
-        assert row["verdict"] in (("not run", "not measured") if row["measured"] is None else ("met", "missed"))
+        assert row["verdict"] in (
+            ("not run", "not measured") if row["measured"] is None else ("met", "missed", "another CPU")
+        )
 
 
 def test_every_section_in_json(tiny: Plan, tmp_path: Path, capsys: Capture) -> None:
@@ -133,7 +149,7 @@ def test_every_section_in_json(tiny: Plan, tmp_path: Path, capsys: Capture) -> N
     assert {"manual", "loop", "nn.LSTM 2x7", "sgemm 16", "2 x 3", "read, memory"} <= contenders_timed
     (exponents,) = (found["exponents"] for found in results["groups"] if found["name"] == "rows")
     assert exponents.keys() == {"manual"}
-    assert [row["contender"] for row in results["memory"]] == ["manual", "loop", "nn.LSTM 2x7"]
+    assert [row["contender"] for row in results["memory"]] == ["manual", "manual bfloat16", "loop", "nn.LSTM 2x7"]
     assert results["bits_per_character"]["exact"] == pytest.approx(results["bits_per_character"]["half"], abs=0.01)
     assert "train: GF-LSTM 2x5: round 2 of 2" in printed.err
     assert json.loads((tmp_path / "out" / "bench.json").read_text()) == results

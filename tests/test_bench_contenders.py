@@ -215,10 +215,10 @@ def test_peak_memory_is_that_of_a_process_of_its_own() -> None:
 def test_both_precisions_are_held_against_the_reference_and_timed(tiny: Plan) -> None:
     bench = sections.Bench(tiny)
     sections.RUN["precision"](bench)
-    assert [check.contender for check in bench.checks] == ["manual float32", "manual bfloat16"]
+    assert [check.contender for check in bench.checks] == ["manual float32", "manual bfloat16"] * 2
     timed = [name for group in bench.groups for name in group.timed]
     notes = " ".join(bench.notes)
-    peer = contenders.equal_parameters(SMALL)
+    (peer,) = contenders.named_peers(SMALL)
     for name in ("manual float32", "manual bfloat16", "sgemm 16", "bfloat16 gemm 16", f"{peer} float32"):
         assert name in timed
     assert (f"{peer} bfloat16" in timed) != (f"{peer} bfloat16 is not measured" in notes)

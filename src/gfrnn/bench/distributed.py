@@ -168,7 +168,7 @@ def work(rows: int, length: int) -> None:
     from gfrnn.training.loop import Trainer
     from gfrnn.training.run import NoLog
 
-    config = steady(rows, length, LSTM)
+    config = steady(rows, length, LSTM, "float32")
     with join() as world:
         nowhere = Checkpoints(Path("nowhere"))
         trainer = Trainer(config, config.build_task(), nowhere, NoLog(), Progress(), world)

@@ -15,7 +15,7 @@ from gfrnn.bench.plan import Size
 from gfrnn.this_python import running
 
 
-def kept_bytes(model: nn.Module, ids: Tensor, targets: Tensor) -> int:
+def kept_bytes(model: nn.Module, ids: Tensor, targets: Tensor, products: str = "float32") -> int:
     """Bytes that autograd (a fused op's saved buffers too) holds between forward and backward, parameters not counted.
 
     Tensors that share memory count once.
@@ -27,7 +27,8 @@ def kept_bytes(model: nn.Module, ids: Tensor, targets: Tensor) -> int:
         held[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    rounding = torch.autocast("cpu", torch.bfloat16, enabled=products == "bfloat16")
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), rounding:
         loss = cost(model, ids, targets)
     del loss
     return sum(tensor.untyped_storage().nbytes() for address, tensor in held.items() if address not in own)

@@ -26,8 +26,14 @@ class Size:
 
 
 LSTM, GRU, TANH = Size("lstm", 3, 140), Size("gru", 3, 165), Size("tanh", 3, 303)
+LARGE = Size("lstm", 5, 700)
 # A stacked nn.LSTM named by its size, to be compared with by that name: 1.35 M parameters, LSTM above has 1.30 M.
 NAMED_PEER = {"lstm": 228}
+
+
+def small_name(size: Size) -> str:
+    """What the group of a size with a small minibatch is called, beside that of the size itself."""
+    return f"{size}, small minibatch"
 
 
 @dataclass(frozen=True)
@@ -44,17 +50,19 @@ class Plan:
     others: tuple[Size, ...] = (LSTM, GRU, TANH)  # forward, generate, memory, minibatch
     full_line_up: bool = True  # every contender; else the loop and, where a target names it, a layer of torch's
     shape: tuple[int, int] = (100, 100)
+    small: tuple[tuple[int, int], ...] = ((16, 50),)  # B x T of LSTM in the section train, besides `shape`
     minibatches: tuple[tuple[int, int], ...] = ((25, 50), (100, 100))
     updated: tuple[tuple[int, int], ...] = (
         (16, 50),
         (100, 100),
     )  # B x T of whole updates: the modern recipes', the paper's
     precise: tuple[tuple[int, int], ...] = ((16, 50), (100, 100))  # B x T of the section precision
+    beyond_caches: tuple[tuple[Size, int, int], ...] = ((LARGE, 100, 10),)  # model, B, T: there, ours alone
     square: int = 2048  # the matrix product whose rate is called the peak
     rows: tuple[int, ...] = (8, 12, 25, 50, 100)  # of the products of our shape
     memory_bytes: int = 1 << 28  # read to measure the memory's bandwidth
     generated: int = 2000
-    generating: tuple[Size, ...] = (Size("lstm", 3, 191), Size("lstm", 5, 700))  # besides `others`, against the loop
+    generating: tuple[Size, ...] = (Size("lstm", 3, 191), LARGE)  # besides `others`, against the loop
     batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # at `scaling_steps` steps
     scaling_steps: int = 100
     steps: tuple[int, ...] = (100, 200, 500, 1000)  # at `scaling_rows` rows
@@ -65,7 +73,7 @@ class Plan:
         (GRU, 100, 100),
         (TANH, 100, 100),
         (Size("lstm", 3, 191), 100, 100),
-        (Size("lstm", 5, 700), 100, 10),
+        (LARGE, 100, 10),
     )
 
 
@@ -85,6 +93,8 @@ QUICK = Plan(
     others=(LSTM,),
     full_line_up=False,
     shape=(100, 50),
+    small=(),
+    beyond_caches=(),
     rows=(8, 25, 100),
     generated=300,
     generating=(),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from gfrnn.bench import contenders, machine
 from gfrnn.bench.accounting import flops
 from gfrnn.bench.clock import Entry
-from gfrnn.bench.contenders import batch, build, count, equal_parameters, our_model
+from gfrnn.bench.contenders import batch, build, count, equal_parameters, named_peers, our_model
 from gfrnn.bench.equality import check
 from gfrnn.bench.plan import Size
 from gfrnn.models.char_lm import CharLM
@@ -56,31 +56,47 @@ def entries(size: Size, runs: Sequence[tuple[str, str]], rows: int, steps: int) 
     return found
 
 
+def group_name(size: Size, rows: int, steps: int, threads: int) -> str:
+    """
+    >>> group_name(Size("lstm", 3, 140), 16, 50, 1)
+    'GF-LSTM 3x140, 16 x 50, 1 thread'
+    """
+    return f"{size}, {rows} x {steps}, {threads} thread{'s' * (threads > 1)}"
+
+
 def section(bench: "Bench") -> None:
     """Training steps in both precisions, on one thread and on all; beside them the machine's rates of products."""
-    all_threads = torch.get_num_threads()
-    asked = bench.precisions
+    all_threads = sorted({1, torch.get_num_threads()})
     for size in bench.plan.trained:
-        model, names = our_model(size), [bench.ours, equal_parameters(size)]
+        peers = named_peers(size) or [equal_parameters(size)]
         for rows, steps in bench.plan.precise:
-            few = max(2, min(steps, int(bench.plan.check_flops / flops(size, rows, training=True))))
-            products = {"float32": None, "bfloat16": torch.bfloat16}
-            for precision in asked:
-                name = f"{bench.ours} {precision}"
-                bench.say(f"checking {name} of {size} against the reference, {rows} rows x {few} steps")
-                ours = our_model(size, bench.ours)
-                bench.checks += check(str(size), model, {name: ours}, *batch(rows, few), products[precision])
-            runs = [(name, precision) for name in names for precision in asked]
-            missing = {pair: why_not(build(pair[0], size), pair[1]) for pair in runs}
-            for (name, precision), why in missing.items():
-                note = f"{name} {precision} is not measured: {why}"
-                bench.notes += [note] if why and note not in bench.notes else []
-            runs = [pair for pair in runs if not missing[pair]]
-            for threads in sorted({1, all_threads}):
-                torch.set_num_threads(threads)
-                competing = entries(size, runs, rows, steps)
-                competing += [machine.square_product(bench.plan.square)]
-                competing += [machine.square_product_in_bfloat16(bench.plan.square)] * ("bfloat16" in asked)
-                where = f"{size}, {threads} thread{'s' * (threads > 1)}"
-                bench.time("precision", where, competing, rows=rows, steps=steps, threads=threads)
-            torch.set_num_threads(all_threads)
+            one_shape(bench, size, [bench.ours, *peers], rows, steps, all_threads)
+    for size, rows, steps in bench.plan.beyond_caches:
+        one_shape(bench, size, [bench.ours], rows, steps, [1])
+
+
+def one_shape(
+    bench: "Bench", size: Size, names: Sequence[str], rows: int, steps: int, all_threads: Sequence[int]
+) -> None:
+    """Contenders of one size in the precisions asked for: ours against the reference first, then all in turn."""
+    asked, before, model = bench.precisions, torch.get_num_threads(), our_model(size)
+    few = max(2, min(steps, int(bench.plan.check_flops / flops(size, rows, training=True))))
+    products = {"float32": None, "bfloat16": torch.bfloat16}
+    for precision in asked:
+        name = f"{bench.ours} {precision}"
+        bench.say(f"checking {name} of {size} against the reference, {rows} rows x {few} steps")
+        ours = our_model(size, bench.ours)
+        bench.checks += check(str(size), model, {name: ours}, *batch(rows, few), products[precision])
+    runs = [(name, precision) for name in names for precision in asked]
+    missing = {pair: why_not(build(pair[0], size), pair[1]) for pair in runs}
+    for (name, precision), why in missing.items():
+        note = f"{name} {precision} is not measured: {why}"
+        bench.notes += [note] if why and note not in bench.notes else []
+    runs = [pair for pair in runs if not missing[pair]]
+    for threads in all_threads:
+        torch.set_num_threads(threads)
+        competing = entries(size, runs, rows, steps)
+        competing += [machine.square_product(bench.plan.square)]
+        competing += [machine.square_product_in_bfloat16(bench.plan.square)] * ("bfloat16" in asked)
+        bench.time("precision", group_name(size, rows, steps, threads), competing, threads=threads)
+    torch.set_num_threads(before)

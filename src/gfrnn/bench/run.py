@@ -10,6 +10,7 @@ from gfrnn.bench.plan import Plan
 from gfrnn.bench.precision import PRECISIONS
 from gfrnn.bench.sections import RUN, Bench
 from gfrnn.bench.targets import judge
+from gfrnn.ops import cpu
 from gfrnn.ops.doctor import facts
 from gfrnn.training.runlog import commit
 
@@ -42,6 +43,6 @@ def run(
         "groups": [group.to_mapping() for group in bench.groups],
         "memory": bench.memory,
         "bits_per_character": bench.bits_per_character,
-        "targets": [verdict.to_mapping() for verdict in judge(bench.groups)],
+        "targets": [verdict.to_mapping() for verdict in judge(bench.groups, cpu.multiplies_bfloat16())],
         "notes": bench.notes,
     }

@@ -16,7 +16,7 @@ from gfrnn.bench.clock import Entry, Group, time_in_turn
 from gfrnn.bench.contenders import LOOP, batch, build, count, equal_parameters, equal_units, named_peers
 from gfrnn.bench.equality import Check, check
 from gfrnn.bench.loop import HandLoop
-from gfrnn.bench.plan import LSTM, Plan, Size
+from gfrnn.bench.plan import LSTM, Plan, Size, small_name
 from gfrnn.models.char_lm import CharLM
 
 Action = Callable[[nn.Module, Tensor, Tensor], None]
@@ -117,21 +117,31 @@ def reads(plan: Plan, size: Size) -> list[Entry]:
     return [machine.read(machine.CACHE_READ, weights), machine.read(machine.MEMORY_READ, plan.memory_bytes)]
 
 
-def one_shape(bench: Bench, section: str, sizes: Sequence[Size], action: Action) -> None:
-    rows, steps = bench.plan.shape
-    for size in sizes:
-        models = bench.models(size, bench.line_up(size), (rows, steps))
-        entries = [entry(name, model, size, rows, steps, action) for name, model in models.items()]
-        entries.append(machine.square_product(bench.plan.square))
-        bench.time(section, str(size), entries, rows=rows, steps=steps)
+def one_shape(
+    bench: Bench, section: str, name: str, size: Size, line_up: Sequence[str], shape: tuple[int, int], action: Action
+) -> None:
+    rows, steps = shape
+    models = bench.models(size, line_up, shape)
+    entries = [entry(name, model, size, rows, steps, action) for name, model in models.items()]
+    entries.append(machine.square_product(bench.plan.square))
+    bench.time(section, name, entries, rows=rows, steps=steps)
 
 
 def train(bench: Bench) -> None:
-    one_shape(bench, "train", bench.plan.trained, contenders.train_step)
+    """The minibatch of the paper, everybody; and a small one, with our backends, the loop and torch's layer."""
+    plan = bench.plan
+    for size in plan.trained:
+        one_shape(bench, "train", str(size), size, bench.line_up(size), plan.shape, contenders.train_step)
+    backends = [name for name in bench.backends if name != "reference"]
+    for shape in plan.small:
+        line_up = [*backends, LOOP, *named_peers(LSTM)]
+        one_shape(bench, "train", small_name(LSTM), LSTM, line_up, shape, contenders.train_step)
 
 
 def forward(bench: Bench) -> None:
-    one_shape(bench, "forward", bench.plan.others, contenders.forward)
+    for size in bench.plan.others:
+        line_up = bench.line_up(size)
+        one_shape(bench, "forward", str(size), size, line_up, bench.plan.shape, contenders.forward)
 
 
 def generate(bench: Bench) -> None:
@@ -150,19 +160,19 @@ def generate(bench: Bench) -> None:
 def memory(bench: Bench) -> None:
     rows, steps = bench.plan.shape
     for size in bench.plan.others:
-        for name in bench.line_up(size):
+        both = [(bench.ours, products) for products in bench.precisions]
+        for name, products in [*both, *((name, "float32") for name in bench.line_up(size) if name != bench.ours)]:
             bench.say(f"memory: {name} of {size}")
-            model = build(name, size)
             found = {
                 "model": str(size),
-                "contender": name,
+                "contender": name if products == "float32" else f"{name} {products}",
                 "rows": rows,
                 "steps": steps,
-                "kept_bytes": memory_of.kept_bytes(model, *batch(rows, steps)),
+                "kept_bytes": memory_of.kept_bytes(build(name, size), *batch(rows, steps), products),
                 "activations_once_bytes": must_keep(size, rows * steps),
                 "peak_bytes": None,
             }
-            if bench.plan.full_line_up:
+            if bench.plan.full_line_up and products == "float32":
                 found["peak_bytes"] = memory_of.peak_bytes(name, size, rows, steps)
             bench.memory.append(found)
 
@@ -180,9 +190,10 @@ def minibatch(bench: Bench) -> None:
 
 def updates(bench: Bench) -> None:
     """Whole updates of the training loop against its bare step."""
-    for rows, steps in bench.plan.updated:
-        with whole_updates.entries(LSTM, rows, steps) as entries:
-            bench.time("updates", f"{LSTM}, {rows} x {steps}", entries)
+    for products in bench.precisions:
+        for shape in bench.plan.updated:
+            with whole_updates.entries(LSTM, *shape, products) as entries:
+                bench.time("updates", whole_updates.group_name(LSTM, *shape, products), entries)
 
 
 def scaling(bench: Bench) -> None:

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from gfrnn.bench import precision, updates
 from gfrnn.bench.clock import Group, Spread
+from gfrnn.bench.contenders import peer_name
 from gfrnn.bench.machine import CACHE_READ, peak_name
-from gfrnn.bench.plan import FULL, GRU, LSTM, TANH
+from gfrnn.bench.plan import FULL, GRU, LSTM, NAMED_PEER, TANH, Size, small_name
 from gfrnn.bench.updates import BARE, WHOLE
 
 
@@ -21,6 +23,7 @@ class Target:
     theirs: str
     by: Literal["characters", "flops", "bytes", "exponent"]
     bound: float
+    for_bfloat16: bool = False  # it is about CPUs that have an instruction for such products
 
     @property
     def words(self) -> str:
@@ -40,7 +43,25 @@ class Target:
 
 
 PEAK = peak_name(FULL.square)
-SMALL, LARGE = (f"{rows} x {steps}" for rows, steps in FULL.minibatches)
+SMALL, USUAL = (f"{rows} x {steps}" for rows, steps in FULL.minibatches)
+PEER = peer_name(LSTM.unit, LSTM.num_layers, NAMED_PEER[LSTM.unit])
+SMALL_ROWS = f"{FULL.small[0][0]} x {FULL.small[0][1]}"
+FLOAT32, BFLOAT16 = precision.PRECISIONS
+
+
+def whole_update(rows: int, steps: int, products: str) -> Target:
+    what, name = f"training loop over its bare step, {rows} x {steps}", updates.group_name(LSTM, rows, steps, products)
+    what += f", {products}" * (products != FLOAT32)
+    return Target(what, "updates", name, WHOLE, BARE, "characters", 0.85, products != FLOAT32)
+
+
+def rounded(size: Size, rows: int, steps: int, threads: int, theirs: str, bound: float) -> Target:
+    """Ours in bfloat16 against somebody."""
+    name = precision.group_name(size, rows, steps, threads)
+    ours = f"cpu {BFLOAT16}"
+    return Target(f"{name}, bfloat16 over {theirs}", "precision", name, ours, theirs, "characters", bound, True)
+
+
 TARGETS = (
     Target(f"{LSTM} training step, times the loop", "train", str(LSTM), "cpu", "loop", "characters", 4.5),
     Target(f"{GRU} training step, times the loop", "train", str(GRU), "cpu", "loop", "characters", 4.0),
@@ -59,17 +80,26 @@ TARGETS = (
         16.0,
     ),
     Target(f"{LSTM} generation, 64 texts over one", "generate", str(LSTM), "cpu 64 texts", "cpu", "characters", 8.0),
-    Target(f"{LSTM} training, {SMALL} over {LARGE}", "minibatch", str(LSTM), SMALL, LARGE, "characters", 0.85),
-    *(
-        Target(
-            f"training loop over its bare step, {shape}", "updates", f"{LSTM}, {shape}", WHOLE, BARE, "characters", 0.85
-        )
-        for shape in (f"{rows} x {steps}" for rows, steps in FULL.updated)
-    ),
+    Target(f"{LSTM} training, {SMALL} over {USUAL}", "minibatch", str(LSTM), SMALL, USUAL, "characters", 0.85),
+    *(whole_update(rows, steps, products) for products in precision.PRECISIONS for rows, steps in FULL.updated),
     # "Linear" is read as: the exponent stays below 1.1.
     Target("training step, exponent in T", "scaling", "steps", "cpu", "", "exponent", 1.1),
     Target("training step, exponent in B, from 8", "scaling", "rows", "cpu", "", "exponent", 1.1),
     Target("training step, exponent in the parameters", "scaling", "parameters", "cpu", "", "exponent", 1.1),
+    Target(f"{LSTM} without a compiler, times the loop", "train", str(LSTM), "manual", "loop", "characters", 1.3),
+    Target(
+        f"{LSTM} without a compiler, {SMALL_ROWS}, times the loop",
+        *("train", small_name(LSTM), "manual", "loop", "characters"),
+        2.0,
+    ),
+    *(rounded(LSTM, rows, steps, 1, f"cpu {FLOAT32}", 1.6) for rows, steps in FULL.precise),
+    *(
+        rounded(LSTM, rows, steps, threads, f"{PEER} {products}", bound)
+        for products, bound in ((BFLOAT16, 1.3), (FLOAT32, 2.4))
+        for threads in (1, 2)
+        for rows, steps in FULL.precise
+    ),
+    *(rounded(size, rows, steps, 1, f"cpu {FLOAT32}", 1.5) for size, rows, steps in FULL.beyond_caches),
 )
 
 
@@ -77,14 +107,14 @@ TARGETS = (
 class Verdict:
     target: Target
     measured: Spread | None
-    verdict: str  # "met", "missed", "not run" or "not measured"
+    verdict: str  # "met", "missed", "not run", "not measured" or "another CPU"
 
     def to_mapping(self) -> dict[str, Any]:
         return {**asdict(self), "bound": self.target.words}
 
 
-def judge(groups: Sequence[Group]) -> list[Verdict]:
-    """Every target against what was measured."""
+def judge(groups: Sequence[Group], multiplies_bfloat16: bool) -> list[Verdict]:
+    """Every target against what was measured; those about another kind of CPU are neither met nor missed."""
     found = {(group.section, group.name): group for group in groups}
     verdicts = []
     for target in TARGETS:
@@ -92,6 +122,8 @@ def judge(groups: Sequence[Group]) -> list[Verdict]:
         measured = None if group is None else target.measured(group)
         if measured is None:
             verdicts.append(Verdict(target, None, "not run" if group is None else "not measured"))
+        elif target.for_bfloat16 and not multiplies_bfloat16:
+            verdicts.append(Verdict(target, measured, "another CPU"))
         else:
             verdicts.append(Verdict(target, measured, "met" if target.met(measured.median) else "missed"))
     return verdicts

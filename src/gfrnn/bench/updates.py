@@ -6,8 +6,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from gfrnn.bench.clock import Entry
-from gfrnn.bench.contenders import batch, count, train_step
+from gfrnn.bench.contenders import batch, count
 from gfrnn.bench.plan import RECIPE, Size
+from gfrnn.bench.precision import ACTIONS
 from gfrnn.progress import Progress
 from gfrnn.recipes import find
 from gfrnn.tasks.text.corpus import EXCERPT
@@ -20,17 +21,21 @@ from gfrnn.training.runlog import RunLog
 BARE, WHOLE = "bare step", "whole update"
 
 
-def steady(rows: int, length: int, size: Size) -> Config:
+def group_name(size: Size, rows: int, length: int, precision: str) -> str:
+    return f"{size}, {rows} x {length}, {precision}"
+
+
+def steady(rows: int, length: int, size: Size, precision: str) -> Config:
     """The recipe for ever, with so small a learning rate that the weights stay: every round does the same work."""
     model = {"unit": size.unit, "num_layers": size.num_layers, "hidden_size": size.hidden_size}
-    run = {"updates": 10**9, "epochs": None, "learning_rate": 1e-30}
+    run = {"updates": 10**9, "epochs": None, "learning_rate": 1e-30, "precision": precision}
     return find(RECIPE).config.replace(data=EXCERPT, rows=rows, length=length, **model, **run)
 
 
 @contextmanager
-def entries(size: Size, rows: int, length: int) -> Iterator[list[Entry]]:
+def entries(size: Size, rows: int, length: int, precision: str) -> Iterator[list[Entry]]:
     """A bare step and a whole update of the same trainer, which writes its log to a folder that is then deleted."""
-    config = steady(rows, length, size)
+    config = steady(rows, length, size, precision)
     with tempfile.TemporaryDirectory() as folder, closing(RunLog(Path(folder))) as log:
         run = Checkpoints(Path(folder))
         trainer = Trainer(config, config.build_task(), run, log, Progress(), World())
@@ -46,4 +51,4 @@ def entries(size: Size, rows: int, length: int) -> Iterator[list[Entry]]:
         def entry(name: str, act: Callable[[], None]) -> Entry:
             return Entry(name, act, characters=rows * length, parameters=count(trainer.model))
 
-        yield [entry(BARE, lambda: train_step(trainer.model, ids, targets)), entry(WHOLE, update)]
+        yield [entry(BARE, lambda: ACTIONS[precision](trainer.model, ids, targets)), entry(WHOLE, update)]
