@@ -11,7 +11,7 @@ from rich.table import Table
 from gfrnn.bench.targets import show
 from gfrnn.storage.files import replace_file
 
-WIDTH = 140
+WIDTH = 160
 HOW = (
     "Contenders took turns; median [quartiles] of the rounds, ratios taken round by round. Of machine: the operations "
     "(or bytes of weights) the model needs, over the rate of a large matrix product (or of reading as many bytes)."

@@ -16,6 +16,7 @@ Results = dict[str, Any]
 SPEEDS = {"train": "training step", "forward": "forward only", "generate": "generation"}
 AXES = {"rows": "rows B", "steps": "steps T", "parameters": "parameters"}
 MARKERS = "osD^v"
+INCHES_PER_BAR = 0.19  # so that no label lies on another
 
 
 def require_matplotlib() -> None:
@@ -44,8 +45,13 @@ def draw(results: Results, path: Path) -> list[Path]:
     across = min(3, len(panels))
     down = -(-len(panels) // across)
     with pyplot.rc_context({"font.size": 9}):
-        figure, axes = pyplot.subplots(down, across, figsize=(6.2 * across, 4.6 * down), squeeze=False)
-        figure.set_layout_engine("constrained")
+        heights = [
+            max(4.6, *(INCHES_PER_BAR * bars_of(what[0]) for _, *what in panels[row * across : (row + 1) * across]))
+            for row in range(down)
+        ]
+        size = (6.8 * across, sum(heights))
+        figure, axes = pyplot.subplots(down, across, figsize=size, height_ratios=heights, squeeze=False)
+        figure.set_layout_engine("constrained", w_pad=0.2, h_pad=0.1)
         for place in axes.flat[len(panels) :]:
             place.set_visible(False)
         for place, (panel, *what) in zip(axes.flat, panels, strict=False):
@@ -53,6 +59,11 @@ def draw(results: Results, path: Path) -> list[Path]:
         where = results["environment"]
         figure.suptitle(f"gfrnn bench: {where['cpu']}, threads: {where['threads']}, torch {where['torch']}")
         return save(figure, path.with_suffix("") if path.suffix in (".svg", ".png") else path)
+
+
+def bars_of(what: Results | list[Results]) -> int:
+    """How many bars a panel has; a group of growth has none."""
+    return sum(len(one.get("timed", [one])) for one in what) if isinstance(what, list) else 0
 
 
 def speed(axes: Axes, groups: list[Results], title: str) -> None:
