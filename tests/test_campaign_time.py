@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,19 @@ def test_rates_are_measured_scaled_or_probed(
         probed, source = rates.of(stacked)
         assert (probed > 0, source) == (True, "a probe")
         assert rates.of(feedback)[1] == "scaled from a probe"
+
+
+def test_rates_of_one_precision_say_nothing_of_the_other(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates, (stacked, *_) = estimate.Rates(tmp_path, 1), trained[0]
+    rates.learn(stacked.config, 100.0, "a run")
+    rounding = dataclasses.replace(stacked, options=(*stacked.options, ("precision", "bfloat16")))
+    probed = []
+    monkeypatch.setattr(estimate, "probe", lambda config, threads: probed.append(config.run.precision) or 200.0)
+    assert rates.of(stacked) == (100.0, "measured")
+    assert rates.of(rounding) == (200.0, "a probe")
+    assert probed == ["bfloat16"]
 
 
 def test_a_model_too_heavy_for_a_probe_is_scaled_from_a_lighter_one() -> None:

@@ -147,4 +147,6 @@ def test_what_cannot_be_is_refused_in_a_sentence(tmp_path: Path, capsys: Capture
         assert capsys.readouterr().err == f"gfrnn: {said}\n"
     with pytest.raises(UsageError, match="is for the CPU, and the model is on meta: say --precision float32"):
         precisely("bfloat16", torch.nn.Linear(1, 1, device="meta"))
+    with pytest.raises(ValueError, match="a precision is float32 or bfloat16, not 'auto'"):
+        precisely("auto", torch.nn.Linear(1, 1))
     assert main(["train", "modern-gated-gru", "--precision", "half"]) == 2

@@ -1,7 +1,7 @@
 """How long what is missing will take: from rates measured in runs that are there, or from a short probe.
 
-A rate is characters per second of training. Between models of one task and minibatch it goes with the inverse of the
-work per character; between tasks or minibatches nothing is concluded.
+A rate is characters per second of training. Between models of one task, minibatch and precision it goes with the
+inverse of the work per character; between others nothing is concluded.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gfrnn.campaign.plan import Planned
 from gfrnn.campaign.runs import UNFINISHED, RunState, progress_of
 from gfrnn.errors import GfrnnError
 from gfrnn.models import CharLM
+from gfrnn.models.precision import precisely, resolve
 from gfrnn.models.seq2seq import Seq2Seq
 from gfrnn.ops.doctor import cpu_name
 from gfrnn.recipes import find
@@ -106,27 +107,27 @@ class Rates:
 
     def __init__(self, folder: Path, threads: int) -> None:
         self.threads = threads
-        self.known: dict[tuple[str, Section], dict[Section, tuple[float, str]]] = {}
-        longest: dict[tuple[str, Section, Section], float] = {}
+        self.known: dict[tuple[str, Section, str], dict[Section, tuple[float, str]]] = {}
+        longest: dict[tuple[Any, Section], float] = {}
         for path in sorted(folder.glob(f"*/{CONFIG}")):
             try:
                 config = Config.load(path)
                 run = RunState(path.parent, "stopped", **progress_of(path.parent, read_metrics(path.parent)))
             except (GfrnnError, OSError):  # the table says what is wrong with it
                 continue
-            what = (config.task, reads(config), config.model)
+            what = (alike(config), config.model)
             here = run.cpu == cpu_name() and run.threads == threads
             if here and run.rate and run.seconds > longest.get(what, 0.0):
                 longest[what] = run.seconds
                 self.learn(config, run.rate, path.parent.name)
 
     def learn(self, config: Config, rate: float, source: str) -> None:
-        self.known.setdefault((config.task, reads(config)), {})[config.model] = (rate, source)
+        self.known.setdefault(alike(config), {})[config.model] = (rate, source)
 
     def of(self, planned: Planned) -> tuple[float, str]:
         """Characters per second, and how that is known."""
         config = planned.config
-        known = self.known.get((config.task, reads(config)))
+        known = self.known.get(alike(config))
         if not known:
             tried = light(config)
             self.learn(tried, probe(tried, self.threads), "a probe")
@@ -151,6 +152,11 @@ def light(config: Config) -> Config:
     return dataclasses.replace(config, model=find(PROBE_RECIPE).config.model) if heavy else config
 
 
+def alike(config: Config) -> tuple[str, Section, str]:
+    """Of what rates compare: the task, what is read and how, and the precision of the products."""
+    return config.task, reads(config), resolve(config.run.precision)
+
+
 def probe(config: Config, threads: int) -> float:
     """Characters per second of a few updates on this machine, as it is at the moment."""
     before = torch.get_num_threads()
@@ -163,7 +169,8 @@ def probe(config: Config, threads: int) -> float:
         while updates < 5 or time.monotonic() - started < PROBE_SECONDS:
             if updates == 2:  # the first ones make room and choose kernels
                 started = time.monotonic()
-            nats, symbols, state = task.loss(model, task.batch(seed, updates, slice(0, task.rows)), state)
+            with precisely(resolve(config.run.precision), model):
+                nats, symbols, state = task.loss(model, task.batch(seed, updates, slice(0, task.rows)), state)
             state = unflatten(tuple(part.detach() for part in flatten(state)))
             (nats / symbols).backward()
             optimizer.step()

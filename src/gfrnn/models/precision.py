@@ -33,6 +33,8 @@ def precisely(precision: str, model: nn.Module) -> AbstractContextManager[Any]:
     """While it lasts, the products of `model` are in `precision`, a resolved one."""
     if precision == "float32":
         return nullcontext()
+    if precision != "bfloat16":
+        raise ValueError(f"a precision is float32 or bfloat16, not {precision!r}")
     for parameter in model.parameters():
         if parameter.device.type != "cpu":
             where = f"the model is on {parameter.device}"
