@@ -57,12 +57,15 @@ def test_rates_are_measured_scaled_or_probed(
 def test_rates_of_one_precision_say_nothing_of_the_other(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rates, (stacked, *_) = estimate.Rates(tmp_path, 1), trained[0]
-    rates.learn(stacked.config, 100.0, "a run")
-    rounding = dataclasses.replace(stacked, options=(*stacked.options, ("precision", "bfloat16")))
+    rates, first = estimate.Rates(tmp_path, 1), trained[0][0]
+    exact, rounding = (
+        dataclasses.replace(first, options=(*first.options, ("precision", products)))
+        for products in ("float32", "bfloat16")
+    )
+    rates.learn(exact.config, 100.0, "a run")
     probed = []
     monkeypatch.setattr(estimate, "probe", lambda config, threads: probed.append(config.run.precision) or 200.0)
-    assert rates.of(stacked) == (100.0, "measured")
+    assert rates.of(exact) == (100.0, "measured")
     assert rates.of(rounding) == (200.0, "a probe")
     assert probed == ["bfloat16"]
 
