@@ -47,6 +47,11 @@ def test_every_row_but_the_large_model_has_a_modern_twin() -> None:
     assert rows - twins == {"large"}
 
 
+def test_modern_recipes_multiply_as_the_cpu_does_best_and_the_papers_exactly() -> None:
+    for name, recipe in load().items():
+        assert recipe.config.run.precision == ("auto" if name.startswith("modern-") else "float32"), name
+
+
 @pytest.mark.parametrize("name", TEXT_RECIPES)
 def test_the_number_of_parameters_is_the_one_it_says(name: str) -> None:
     recipe = find(name)

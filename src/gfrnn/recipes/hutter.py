@@ -85,7 +85,7 @@ def paper(name: str, model: LayerConfig) -> Config:
 def twin(name: str, model: LayerConfig) -> Config:
     """Many small updates instead of few large ones, of normalised pre-activations, for one epoch."""
     data = TextConfig(rows=16, length=50, reset_every=0, validate_chars=500_000)
-    run = RunConfig(epochs=1.0, log_every=200)
+    run = RunConfig(epochs=1.0, log_every=200, precision=modern.PRECISION)
     model = dataclasses.replace(modern.started(model), normalise=True)
     rate = LEARNING_RATE.get(name.removeprefix("modern-"), LEARNING_RATE[model.unit])
     return Config(name, "hutter", data, model, modern.optimizer(learning_rate=rate), run)

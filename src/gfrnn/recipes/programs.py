@@ -49,5 +49,5 @@ def paper(name: str, model: Seq2SeqConfig) -> Config:
 
 def twin(name: str, model: Seq2SeqConfig) -> Config:
     """Smaller minibatches, for 3 epochs; docs/decisions.md has the runs behind it, which were shorter."""
-    data, run = ProgramsConfig(rows=64), RunConfig(epochs=3.0)
+    data, run = ProgramsConfig(rows=64), RunConfig(epochs=3.0, precision=modern.PRECISION)
     return Config(name, "programs", data, modern.started(model), modern.optimizer(learning_rate=3e-3), run)
