@@ -105,13 +105,13 @@ def test_the_logged_grids_still_give_their_published_numbers() -> None:
 @pytest.mark.parametrize(
     ("model", "log", "said", "recipe", "given"),
     [
-        ("gf-lstm-enwik8", LOGGED, "test.json", "modern-gated-lstm", {}),
+        ("gf-lstm-enwik8", LOGGED, "test.json", "modern-gated-lstm", {"precision": "float32"}),
         (
             "stacked-lstm-enwik8",
             RESULTS / "modern-stacked-lstm",
             "packaged-test.json",
             "modern-stacked-lstm",
-            {"normalise": False, "learning_rate": 4e-3},
+            {"normalise": False, "learning_rate": 4e-3, "precision": "float32"},
         ),
     ],
 )
@@ -134,8 +134,9 @@ def test_the_card_of_a_packaged_model_quotes_its_log(
         dynamic = json.loads((RESULTS / "dynamic/test.json").read_text())
         assert (dynamic["split"], dynamic["characters"], dynamic["bpc"]) == ("test", 5_000_000, tested["bpc"])
         assert f"**Dynamic test BPC {dynamic['bpc_dynamic']:.3f}**" in card
-    words = {"--normalise": "false", "--learning-rate": "4e-3"} if given else {}
-    assert "`gfrnn train " + " ".join([recipe, *(f"{a} {b}" for a, b in words.items()), "--data enwik8"]) in card
+    written = {False: "false", 4e-3: "4e-3"}
+    words = [f"--{key.replace('_', '-')} {written.get(value, value)}" for key, value in given.items()]
+    assert "`gfrnn train " + " ".join([recipe, *words, "--data enwik8"]) in card
     logged, planned = Config.load(log / "config.yaml"), find(recipe).config.replace(**given)
     changed = {key for key, value in planned.options.items() if logged.options[key] != value}
     assert changed <= {"data", "unknown"}  # so that the card's command is the whole truth
