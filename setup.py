@@ -9,6 +9,7 @@ it was not built is kept in a note where the op would be, and `gfrnn doctor` sho
     GFRNN_SANITIZE=1      ASan + UBSan build (see `make sanitize`)
 """
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -42,6 +43,7 @@ if platform.machine().lower() in ("x86_64", "amd64"):
         "-mprefer-vector-width=512",
     ]
     INSTRUCTION_SETS["avx512_bf16"] = [*INSTRUCTION_SETS["avx512"], "-mavx512bf16", "-DGFRNN_ROUNDED_ONLY"]
+    INSTRUCTION_SETS["amx_bf16"] = [*INSTRUCTION_SETS["avx512_bf16"], "-mamx-tile", "-mamx-bf16"]
 
 
 def torch_folder() -> pathlib.Path | None:
@@ -61,6 +63,13 @@ def run_compiler(command: list[str], *_: object, **__: object) -> None:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         said = next((line for line in lines if "error" in line.lower()), lines[0] if lines else "nothing")
         raise RuntimeError(f"the C++ compiler {name} failed with exit code {done.returncode} and said: {said}")
+
+
+def knows(compiler: list[str], flags: list[str]) -> bool:
+    """Whether it has these options: those for AMX came with GCC 11 and Clang 11."""
+    with contextlib.suppress(OSError):
+        return subprocess.run([*compiler, *flags, "-E", "-x", "c++", os.devnull], capture_output=True).returncode == 0
+    return True  # no compiler: which is said when it is to compile
 
 
 def digest(how: list[str], torch: pathlib.Path | None) -> str:
@@ -147,11 +156,9 @@ class BuildOp(build_ext):
             how = [*self.compiler.compiler_cxx, *self.compiler.compiler_so, *flags, *extra]
             return kept(build / isa, digest(how, needs), make)
 
-        known = [f"-DGFRNN_HAS_{isa.upper()}" for isa in INSTRUCTION_SETS]
-        jobs = [
-            (compile_one, "kernels.cpp", isa, [f"-DGFRNN_ISA={isa}", *isa_flags])
-            for isa, isa_flags in INSTRUCTION_SETS.items()
-        ]
+        sets = {isa: more for isa, more in INSTRUCTION_SETS.items() if knows(self.compiler.compiler_cxx[:1], more)}
+        known = [f"-DGFRNN_HAS_{isa.upper()}" for isa in sets]
+        jobs = [(compile_one, "kernels.cpp", isa, [f"-DGFRNN_ISA={isa}", *more]) for isa, more in sets.items()]
         if torch is not None:  # first, as the kernels may be in the hands of somebody else
             jobs.insert(0, (compile_one, "op.cpp", "op", ["-DTORCH_TARGET_VERSION=0x020a000000000000", *known], torch))
         with ThreadPoolExecutor(os.cpu_count()) as pool:

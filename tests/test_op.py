@@ -261,3 +261,53 @@ def test_pairs_are_multiplied_by_the_instruction_made_for_it(flags: list[str], t
     subprocess.run(command, check=True)
     listing = subprocess.run(["objdump", "-d", str(compiled)], capture_output=True, text=True, check=True).stdout
     assert ("vdpbf16ps" in listing) == pairs
+
+
+TILE = """
+#include "kernels.h"
+#include "tiles.h"
+extern "C" void product(const void* a, const void* b, const float* const* from, float* const* to) {
+  const TileRegisters<Tiled> registers;
+  tile_product<2, 2>(20, static_cast<const Bits16*>(a), 64, static_cast<const Bits16*>(b), 40, from, to, 0, 30);
+}
+"""
+AMX = [*BF16_INSTRUCTIONS, "-mamx-tile", "-mamx-bf16"]
+
+
+@pytest.mark.skipif(COMPILER is None or shutil.which("objdump") is None, reason="needs a C++ compiler and objdump")
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="an instruction of x86-64")
+@pytest.mark.parametrize("flags", [AMX, BF16_INSTRUCTIONS], ids=["with", "without"])
+def test_tiles_are_multiplied_by_the_instruction_made_for_it(flags: list[str], tmp_path: Path) -> None:
+    """And every function that sets the shapes of tiles puts back those that it found."""
+    source, compiled = tmp_path / "tile.cpp", tmp_path / "tile.o"
+    source.write_text(TILE)
+    subprocess.run([str(COMPILER), "-std=c++20", *flags, f"-I{SOURCE}", "-c", source, "-o", compiled], check=True)
+    listing = subprocess.run(["objdump", "-d", compiled], capture_output=True, text=True, check=True).stdout
+    tiles = flags == AMX
+    assert ("tdpbf16ps" in listing) == tiles
+    assert (listing.count("sttilecfg"), listing.count("ldtilecfg")) == (tiles, 2 * tiles)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
+def test_tiles_without_the_instruction(tmp_path: Path) -> None:
+    """What surrounds it, run by the generic kernels: packing, tails, turning, threads."""
+    from test_wheels import copy_of_the_sources
+
+    checkout = copy_of_the_sources(tmp_path / "checkout")
+    variables = {**os.environ, "GFRNN_BUILD": "require", "CXXFLAGS": "-DGFRNN_TILED", "CFLAGS": "-DGFRNN_TILED"}
+    subprocess.run([sys.executable, "setup.py", "-q", "build_ext", "-i"], cwd=checkout, env=variables, check=True)
+    op = checkout / "src/gfrnn/ops/cpu/_op.so"
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "0",
+        "-k",
+        "bfloat16 or threads",
+        str(TESTS / "test_backends.py"),
+    ]
+    run = subprocess.run(words, env={**os.environ, "GFRNN_OP": str(op), "GFRNN_ISA": "generic"}, check=False)
+    assert run.returncode == 0

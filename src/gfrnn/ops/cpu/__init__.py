@@ -101,7 +101,7 @@ def isa() -> str:
 
 def multiplies_bfloat16() -> bool:
     """Whether this CPU has an instruction for products in bfloat16, and the op uses it."""
-    return not _MISSING and isa() == "avx512_bf16"
+    return not _MISSING and isa() in ("avx512_bf16", "amx_bf16")
 
 
 def scan(call: Call) -> Scanned:

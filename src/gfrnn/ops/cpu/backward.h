@@ -32,6 +32,7 @@ void backward_rows(const Backward<F>& b, const PackedLayers<Mode>& packed, Carri
     to_up[m] = d_up.get() + m * H;
     from_zero[m] = zeros.get();
   }
+  const TileRegisters<Mode> registers;
   int64_t k = first;
   for (int64_t t = t1 - 1; t >= t0; k += f.active[t--]) {
     const int64_t M = running(f.active, t, first, last), at = t * s.B + first;
@@ -121,6 +122,7 @@ void backward(const Backward<F>& b, const Parallel& parallel) {
       parallel(parts, [&](int64_t i) {
         backward_rows<Mode>(b, packed, carried, gradients, K, nullptr, t0, t1, bounds[i], bounds[i + 1]);
       });
+    gradients.fill_up_sums(K);
     parallel(parallel.threads, [&](int64_t i) { gradients.add_up(K, i, parallel.threads); });
   }
   parallel(parallel.threads, [&](int64_t i) { gradients.finish(i, parallel.threads); });

@@ -54,7 +54,7 @@ struct Deltas {
 
   void add_columns(int64_t first, int64_t last) {
     if (first == last) return;
-    const Tiles split(last - first);
+    const Tiles<Mode> split(last - first);
     for (int64_t i = 0; i < split.count; i++) tiles.push({first + split.begin(i), split.rows(i)});
   }
   int64_t tile_of(int64_t column) const {  // whose first column it is; the number of tiles at the end of the row

@@ -15,6 +15,7 @@ void forward_rows(const Forward<F>& f, const PackedLayers<Mode>& packed, bool ro
   Room<F> scaled(rows * LH), up(rows * H), transient(f.saved ? 0 : rows * LP);
   List<F*> to(rows);
   List<const F*> start(rows);
+  const TileRegisters<Mode> registers;
   for (int64_t t = 0; t < s.T; t++) {
     const int64_t M = running(f.active, t, first, last), at = t * s.B + first;
     if (M == 0) break;

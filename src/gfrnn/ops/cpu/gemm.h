@@ -7,7 +7,7 @@
 // through row pointers for the same reason. Each element of C is a sum of chains of fused multiply-adds in the order of
 // k, however rows are split over tiles or threads: the number of threads never changes a bit.
 #pragma once
-#include "products.h"
+#include "tiles.h"
 
 namespace {
 
@@ -53,6 +53,7 @@ void pack_transposed(const F* const* rows, int64_t N, int64_t K, int64_t n0, typ
     for (; k + VL <= K; k += VL) pack_square<Mode, VL>(from, there, k, VL, panel, n);
     if (k < K) pack_square<Mode, 0>(from, there, k, static_cast<int>(K - k), panel, n);
   }
+  fill_up<Mode>(panel, TILE_COLUMNS<F>, K);
 }
 
 // The same panel of B[k][n] = rows[k][n]: the backward's d W.
@@ -62,6 +63,7 @@ void pack_straight(const F* const* rows, int64_t K, int64_t N, int64_t n0, typen
   const int64_t count = smaller(NR, N - n0);
   if constexpr (Mode::PER == 2) {
     lay_pairs(panel, NR, K, 0, K, count, [&](int64_t k) { return rows[k] + n0; });
+    fill_up<Mode>(panel, NR, K);
   } else {
     for (int64_t k = 0; k < K; k++) {
       for_lanes<F>(count, [&](Lane<F> l) { l.put(panel + k * NR, Mode::values(l.get(rows[k] + n0))); });
@@ -170,9 +172,11 @@ GFRNN_INLINE void tile_rows(int mr, const typename Mode::Factor* a, int64_t lda,
 }
 
 // Splits M rows into tiles as equal as possible: 50 rows are 13 + 13 + 12 + 12, not 14 + 14 + 14 + 8.
+template <class Mode>
 struct Tiles {
+  static constexpr int64_t MOST = Mode::TILED ? SIDE : TILE_ROWS;
   int64_t M, count;
-  explicit Tiles(int64_t rows) : M(rows), count((rows + TILE_ROWS - 1) / TILE_ROWS) {}
+  explicit Tiles(int64_t rows) : M(rows), count((rows + MOST - 1) / MOST) {}
   int64_t begin(int64_t i) const { return i * (M / count) + (i < M % count ? i : M % count); }
   int rows(int64_t i) const { return static_cast<int>(M / count + (i < M % count)); }
 };
@@ -196,9 +200,12 @@ void multiply(FactorRows<Mode> a, int64_t M, const typename Mode::Factor* packed
               const F* const* from, F* const* to, int64_t column, int64_t part, int64_t parts) {
   if (M == 0) return;
   constexpr int NR = TILE_COLUMNS<F>;
-  const Tiles tiles(M);
-  const int64_t panels = (N + NR - 1) / NR, end = smaller(panels * (part + 1) / parts * NR, N);
-  for (int64_t n = panels * part / parts * NR; n < end; n += NR) {
+  const Tiles<Mode> tiles(M);
+  const int64_t panels = (N + NR - 1) / NR, begin = panels * part / parts * NR, end = smaller(panels * (part + 1) / parts * NR, N);
+  if constexpr (Mode::TILED) {
+    return multiply_tiles(M, end - begin, a.data, a.stride, packed + begin * padded<Mode>(K), K, from, to, column + begin);
+  }
+  for (int64_t n = begin; n < end; n += NR) {
     const int width = static_cast<int>(smaller(N - n, NR));
     for (int64_t i = 0; i < tiles.count; i++) {
       const int64_t m = tiles.begin(i);

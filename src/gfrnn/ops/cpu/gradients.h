@@ -78,6 +78,15 @@ class WeightGradients {
   // What the k-th row adds to the gradients of layer j's gain and of its bias behind it: to be filled in.
   F* norm_row(int64_t j, int64_t k) { return s_.normed() ? norm_rows_.get() + (k * s_.L + j) * norm_width() : nullptr; }
 
+  // Once K rows are there.
+  void fill_up_sums(int64_t K) {
+    for (const auto& deltas : deltas_)
+      for (int64_t i = 0; i < deltas.tiles.size(); i++) fill_up<Mode>(deltas.tile(K, i), deltas.tiles[i].rows, K);
+    for (const auto& source : sources_)
+      for (int64_t n = 0; n < source.N; n += TILE_COLUMNS<F>)
+        fill_up<Mode>(source.panels + n * padded<Mode>(K), TILE_COLUMNS<F>, K);
+  }
+
   // Adds up the products of K rows: part `part` of `parts` of the work.
   void add_up(int64_t K, int64_t part, int64_t parts) {
     if (s_.normed()) add_norm_rows(K, part, parts);
@@ -203,6 +212,21 @@ class WeightGradients {
     constexpr int NR = TILE_COLUMNS<F>;
     const Deltas<Mode>& deltas = deltas_[product.layer];
     const Source<Mode>& source = sources_[product.source];
+    if constexpr (Mode::TILED) {  // two tiles of deltas at a time
+      const TileRegisters<Mode> registers;
+      const int64_t stride = padded<Mode>(K);
+      const Room<Factor> columns(2 * SIDE * stride);
+      for (int64_t i = first; i < last; i += 2) {
+        int64_t rows = 0;
+        for (int64_t two = i; two < smaller(i + 2, last); two++) {
+          turn(deltas.tile(K, two), deltas.tiles[two].rows, K, columns.get() + rows * stride);
+          rows += deltas.tiles[two].rows;
+        }
+        F* const* to = product.to.data() + (deltas.tiles[i].column - deltas.tiles[product.first].column);
+        multiply_tiles(rows, source.N, columns.get(), stride, source.panels, K, to, to, product.column);
+      }
+      return;
+    }
     for (int64_t n = 0; n < source.N; n += NR) {
       const int width = static_cast<int>(smaller(source.N - n, NR));
       const Factor* panel = source.panels + n * padded<Mode>(K);

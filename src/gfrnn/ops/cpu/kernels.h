@@ -3,6 +3,9 @@
 #pragma once
 #include <cstdint>
 
+// Inlined for certain: else the linker might share the copy of one instruction set with others (README.md).
+#define GFRNN_FACT __attribute__((always_inline))
+
 namespace gfrnn {
 
 enum Unit : int64_t { TANH = 0, GRU = 1, LSTM = 2, BOUNDED_LSTM = 3 };
@@ -29,30 +32,30 @@ struct Shape {
   bool indices;     // x holds indices
   double epsilon;   // of the normalisation; 0: nothing is normalised
 
-  int64_t G() const { return UNITS[unit].gates; }
-  bool cell() const { return UNITS[unit].cell; }
-  int64_t n() const { return wiring == GATED ? L : 0; }  // global reset gates of a layer
-  bool apart() const { return own && wiring != STACKED && unit != TANH; }
-  bool sees_x(int64_t j) const { return j == 0 || input_skip; }
-  bool looks_up(int64_t j) const { return indices && sees_x(j); }
-  int64_t entries(int64_t j) const { return looks_up(j) ? I : 1; }  // rows to start from: one per index, or the bias
-  int64_t x_width(int64_t j) const { return sees_x(j) ? I : 0; }
-  int64_t in_width(int64_t j) const { return x_width(j) + (j > 0 ? H : 0); }  // I_j
-  int64_t S() const { return wiring == STACKED ? H : L * H; }                 // what the candidate hears
+  GFRNN_FACT int64_t G() const { return UNITS[unit].gates; }
+  GFRNN_FACT bool cell() const { return UNITS[unit].cell; }
+  GFRNN_FACT int64_t n() const { return wiring == GATED ? L : 0; }  // global reset gates of a layer
+  GFRNN_FACT bool apart() const { return own && wiring != STACKED && unit != TANH; }
+  GFRNN_FACT bool sees_x(int64_t j) const { return j == 0 || input_skip; }
+  GFRNN_FACT bool looks_up(int64_t j) const { return indices && sees_x(j); }
+  GFRNN_FACT int64_t entries(int64_t j) const { return looks_up(j) ? I : 1; }  // rows to start from: one per index, or the bias
+  GFRNN_FACT int64_t x_width(int64_t j) const { return sees_x(j) ? I : 0; }
+  GFRNN_FACT int64_t in_width(int64_t j) const { return x_width(j) + (j > 0 ? H : 0); }  // I_j
+  GFRNN_FACT int64_t S() const { return wiring == STACKED ? H : L * H; }                 // what the candidate hears
 
   // One row of pre-activations, activations or their gradients of one layer:
   // [candidate H | unit-wise gates (G-1)H | global reset gates n | q H, where it is kept: the gated sum before r multiplies it]
   // and, with normalisation, [a / rms(a) GH | 1 / rms(a) G]: of no use to deltas
-  int64_t units_at() const { return H; }
-  int64_t global_at() const { return G() * H; }
-  int64_t q_at() const { return G() * H + n(); }
-  int64_t in_columns() const { return G() * H + n(); }  // those that W feeds
-  int64_t q_end() const { return q_at() + (UNITS[unit].keeps_q ? H : 0); }
-  bool normed() const { return epsilon > 0; }
-  int64_t normed_at() const { return q_end(); }
-  int64_t inverse_at() const { return q_end() + G() * H; }
-  int64_t P() const { return q_end() + (normed() ? G() * (H + 1) : 0); }
-  int64_t recurrent_at() const { return UNITS[unit].keeps_q ? q_at() : 0; }  // where the gated sum goes
+  GFRNN_FACT int64_t units_at() const { return H; }
+  GFRNN_FACT int64_t global_at() const { return G() * H; }
+  GFRNN_FACT int64_t q_at() const { return G() * H + n(); }
+  GFRNN_FACT int64_t in_columns() const { return G() * H + n(); }  // those that W feeds
+  GFRNN_FACT int64_t q_end() const { return q_at() + (UNITS[unit].keeps_q ? H : 0); }
+  GFRNN_FACT bool normed() const { return epsilon > 0; }
+  GFRNN_FACT int64_t normed_at() const { return q_end(); }
+  GFRNN_FACT int64_t inverse_at() const { return q_end() + G() * H; }
+  GFRNN_FACT int64_t P() const { return q_end() + (normed() ? G() * (H + 1) : 0); }
+  GFRNN_FACT int64_t recurrent_at() const { return UNITS[unit].keeps_q ? q_at() : 0; }  // where the gated sum goes
 };
 
 // One layer's parameters in the layout of the state_dict; gradients have the same.
@@ -140,6 +143,6 @@ struct Kernels {
 };
 
 extern const Kernels kernels_generic, kernels_avx2, kernels_avx512;
-extern const Rounded rounded_avx512_bf16;  // everything else is avx512's
+extern const Rounded rounded_avx512_bf16, rounded_amx_bf16;  // everything else is avx512's
 
 }  // namespace gfrnn

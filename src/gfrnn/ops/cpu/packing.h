@@ -27,14 +27,18 @@ void apply(const Packed<Mode>& w, const Parallel* split, typename Mode::Factor* 
       multiply_unpacked<Mode>(a, lda, M, w.rows.data(), w.K, w.N, from, to, column, i, parts);
   };
   if (split)
-    (*split)(split->threads, [&](int64_t i) { part(i, split->threads); });
+    (*split)(split->threads, [&](int64_t i) {
+      const TileRegisters<Mode> registers;
+      part(i, split->threads);
+    });
   else
     part(0, 1);
 }
 
 template <class Mode>
 Room<typename Mode::Factor> factor_room(int64_t rows, int64_t most_terms) {
-  return Room<typename Mode::Factor>(Mode::AS_THEY_LIE ? 0 : rows * padded<Mode>(most_terms));
+  const int64_t read = Mode::TILED ? rows + SIDE : rows;  // a tile reads all its rows, there or not
+  return Room<typename Mode::Factor>(Mode::AS_THEY_LIE ? 0 : read * padded<Mode>(most_terms));
 }
 
 enum Packing { FORWARD, BACKWARD, UNPACKED };  // UNPACKED: forward, weights as they lie

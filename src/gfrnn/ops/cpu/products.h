@@ -1,9 +1,10 @@
 // The factors of a matrix product: how they are stored, and how they are multiplied. A `Mode` is Exact<float>,
 // Exact<double>, or Bfloat16: factors rounded to bfloat16 (nearest, ties to even, NaN stays), sums in float.
 //
-// Bfloat16 has two forms. Where the CPU multiplies pairs of bfloat16 numbers (vdpbf16ps), and in the generic kernels, which
-// thereby test it, factors are stored in 16 bits, two neighbouring terms of the sum (k, k + 1) side by side. Elsewhere
-// they are stored as floats, and every float product is then as fast as ever.
+// Bfloat16 has three forms. Where the CPU multiplies pairs of bfloat16 numbers (vdpbf16ps), and in the generic kernels, which
+// thereby test it, factors are stored in 16 bits, two neighbouring terms of the sum (k, k + 1) side by side. Where it
+// multiplies whole tiles of them (AMX: tiles.h), sums have a multiple of 32 terms besides. Elsewhere they are stored as
+// floats, and every float product is then as fast as ever.
 #pragma once
 #include "memory.h"
 #include "vec.h"
@@ -16,6 +17,8 @@ struct Exact {
   using Factor = F;  // as stored
   using Register = vec<F>;
   static constexpr int64_t PER = 1;           // terms of the sum that lie side by side
+  static constexpr int64_t BLOCK = 1;         // terms that a product takes at once: sums are filled up with zeros
+  static constexpr bool TILED = false;        // by the instructions of tiles.h
   static constexpr bool AS_THEY_LIE = true;   // numbers are factors already
   static GFRNN_INLINE F value(F x) { return x; }
   static GFRNN_INLINE vec<F> values(vec<F> x) { return x; }
@@ -46,7 +49,7 @@ GFRNN_INLINE uint32_t rounded_bits(float x) {
 
 struct Rounding {
   using Number = float;
-  static constexpr bool AS_THEY_LIE = false;
+  static constexpr bool AS_THEY_LIE = false, TILED = false;
   static GFRNN_INLINE float value(float x) {
     const uint32_t bits = rounded_bits(x);
     std::memcpy(&x, &bits, 4);
@@ -58,7 +61,7 @@ struct Rounding {
 struct RoundedFloats : Rounding {
   using Factor = float;
   using Register = vec<float>;
-  static constexpr int64_t PER = 1;
+  static constexpr int64_t PER = 1, BLOCK = 1;
   static GFRNN_INLINE void put(float* to, float x) { *to = value(x); }
   static GFRNN_INLINE Register fetch(const float* p) { return load<float>(p); }
   static GFRNN_INLINE Register spread(const float* p) { return broadcast<float>(*p); }
@@ -86,7 +89,7 @@ GFRNN_INLINE vec<float> dot_pairs(vec<float> sum, words a, words b) {
 struct Pairs : Rounding {
   using Factor = Bits16;
   using Register = words;
-  static constexpr int64_t PER = 2;
+  static constexpr int64_t PER = 2, BLOCK = 2;
   static GFRNN_INLINE void put(Bits16* to, float x) { *to = {static_cast<uint16_t>(rounded_bits(x) >> 16)}; }
   static GFRNN_INLINE Register fetch(const Bits16* p) { return *reinterpret_cast<const unaligned_words*>(p); }
   static GFRNN_INLINE Register spread(const Bits16* p) {
@@ -97,21 +100,28 @@ struct Pairs : Rounding {
   static GFRNN_INLINE vec<float> add(vec<float> sum, Register a, Register b) { return dot_pairs(sum, a, b); }
 };
 
-#if (defined(__AVX512BF16__) || !defined(__AVX2__)) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+struct Tiled : Pairs {
+  static constexpr int64_t BLOCK = 32;
+  static constexpr bool TILED = true;
+};
+
+#if defined(__AMX_BF16__) || defined(GFRNN_TILED)
+using Bfloat16 = Tiled;
+#elif (defined(__AVX512BF16__) || !defined(__AVX2__)) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 using Bfloat16 = Pairs;
 #else
 using Bfloat16 = RoundedFloats;
 #endif
 
-template <class Mode>
-constexpr int64_t steps(int64_t K) {
-  return (K + Mode::PER - 1) / Mode::PER;
-}
-
-// The K terms of a sum with what is needed to fill the last step.
+// The K terms of a sum with what is needed to fill the last block.
 template <class Mode>
 constexpr int64_t padded(int64_t K) {
-  return steps<Mode>(K) * Mode::PER;
+  return (K + Mode::BLOCK - 1) / Mode::BLOCK * Mode::BLOCK;
+}
+
+template <class Mode>
+constexpr int64_t steps(int64_t K) {
+  return padded<Mode>(K) / Mode::PER;
 }
 
 // Where the factor of term k and column n lies in a panel [steps][width][PER].
@@ -120,9 +130,34 @@ GFRNN_INLINE int64_t place(int64_t k, int64_t n, int64_t width) {
   return (k / Mode::PER * width + n) * Mode::PER + k % Mode::PER;
 }
 
+// Zeros for what a panel has beyond the K terms; of an odd K the last pair is complete already.
+template <class Mode>
+void fill_up(typename Mode::Factor* panel, int64_t width, int64_t K) {
+  const int64_t done = round_up(K, Mode::PER);
+  clear<typename Mode::Factor>(panel + done * width, (padded<Mode>(K) - done) * width);
+}
+
 // Two terms of a sum, of as many columns as a register has words.
 GFRNN_INLINE vec<float> in_pairs(vec<float> even, vec<float> odd) {
+#if defined(__AVX512BF16__)  // takes subnormal numbers for 0, as the products do
+  const __m512i both = reinterpret_cast<__m512i>(
+      _mm512_cvtne2ps_pbh(reinterpret_cast<__m512>(odd), reinterpret_cast<__m512>(even)));
+  const __m512i order = reinterpret_cast<__m512i>(words{0x100000, 0x110001, 0x120002, 0x130003, 0x140004, 0x150005,
+                                                        0x160006, 0x170007, 0x180008, 0x190009, 0x1a000a, 0x1b000b,
+                                                        0x1c000c, 0x1d000d, 0x1e000e, 0x1f000f});
+  return reinterpret_cast<vec<float>>(_mm512_permutexvar_epi16(order, both));
+#else
   return reinterpret_cast<vec<float>>(rounded_bits(even) >> 16 | rounded_bits(odd));
+#endif
+}
+
+// As many numbers as a register has words, rounded, one after the other.
+GFRNN_INLINE half_words in_line(vec<float> x) {
+#if defined(__AVX512BF16__)
+  return reinterpret_cast<half_words>(_mm512_cvtneps_pbh(reinterpret_cast<__m512>(x)));
+#else
+  return __builtin_convertvector(rounded_bits(x) >> 16, half_words);
+#endif
 }
 
 // Row k of K alone, into its halves of the words: the other halves may be another thread's.
@@ -183,11 +218,14 @@ FactorRows<Mode> factor_rows(const typename Mode::Number* a, int64_t stride, int
         constexpr int VL = Vec<float>::size;
         int64_t k = 0;
         for (; k + VL <= K; k += VL) {
-          const half_words halves = __builtin_convertvector(rounded_bits(load<float>(from + k)) >> 16, half_words);
+          const half_words halves = in_line(load<float>(from + k));
           std::memcpy(to + k, &halves, sizeof(halves));
         }
-        for (; k < K; k++) Mode::put(to + k, from[k]);
-        if (k < width) to[k] = {0};
+        if (k < K) {
+          const half_words halves = in_line(load_some<float>(from + k, static_cast<int>(K - k)));
+          std::memcpy(to + k, &halves, static_cast<size_t>(K - k) * sizeof(Bits16));
+        }
+        clear<typename Mode::Factor>(to + K, width - K);
       }
     }
     return {room, width};
