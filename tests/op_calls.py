@@ -87,7 +87,7 @@ def forward_shapes(a: Arguments) -> list[tuple[int, ...]]:
     unit, wiring = UNITS[cpu.UNITS[a["unit"]]], WIRINGS[cpu.WIRINGS[a["wiring"]]]
     lstm, gated = unit.has_cell, wiring.gates is not None
     row = L * (len(unit.gates) * H + L * gated + H * (unit.name == "gru"))  # a GRU's gated sum is kept
-    row += L * len(unit.gates) * (H + 1) * (a["epsilon"] > 0)
+    row += L * len(unit.gates) * (a["epsilon"] > 0)
     empty = (0,)
     return [
         (T, B, L * H),

@@ -8,6 +8,7 @@ from torch.autograd.function import once_differentiable
 
 from gfrnn import parameters
 from gfrnn.checks import no_autocast, products
+from gfrnn.ops import cpu
 from gfrnn.products import BFLOAT16, rounded
 
 
@@ -25,7 +26,7 @@ class SymbolNats(torch.autograd.Function):
         ctx: Any, features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, products: torch.dtype | None
     ) -> Tensor:
         with no_autocast(weight):
-            logits = torch.addmm(bias, factor(features.to(weight.dtype), products), factor(weight, products).t())
+            logits = product(features.to(weight.dtype), weight.t(), products, bias)
         buffer = logits.to(torch.promote_types(logits.dtype, torch.float32))
         buffer.sub_(buffer.amax(1, keepdim=True))
         index = targets[:, None]
@@ -47,8 +48,8 @@ class SymbolNats(torch.autograd.Function):
         d_logits = factor((difference * cotangents[0][:, None]).to(weight.dtype), products)
         with no_autocast(weight):
             return (
-                (d_logits @ factor(weight, products)).to(features.dtype) if need[0] else None,
-                d_logits.t() @ factor(features.to(weight.dtype), products) if need[1] else None,
+                product(d_logits, weight, products).to(features.dtype) if need[0] else None,
+                product(d_logits.t(), features.to(weight.dtype), products) if need[1] else None,
                 d_logits.sum(0) if need[2] else None,
                 None,
                 None,
@@ -57,6 +58,14 @@ class SymbolNats(torch.autograd.Function):
 
 def factor(tensor: Tensor, products: torch.dtype | None) -> Tensor:
     return tensor if products is None else rounded(tensor)
+
+
+def product(a: Tensor, b: Tensor, products: torch.dtype | None, bias: Tensor | None = None) -> Tensor:
+    """a (M, K) times b (K, N), plus bias."""
+    if products is not None and a.device.type == "cpu" and a.dtype == torch.float32 and not cpu.why_unavailable():
+        return cpu.rounded_product(a, b, bias)
+    a, b = factor(a, products), factor(b, products)
+    return a @ b if bias is None else torch.addmm(bias, a, b)
 
 
 def symbol_nats(features: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:

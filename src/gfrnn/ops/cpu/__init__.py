@@ -104,6 +104,12 @@ def multiplies_bfloat16() -> bool:
     return not _MISSING and isa() in ("avx512_bf16", "amx_bf16")
 
 
+def rounded_product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
+    """a (M, K) times b (K, N), plus bias (N,): factors rounded to bfloat16, sums in float32. Has no derivative."""
+    c: Tensor = torch.ops.gfrnn.rounded_product(a, b, bias)
+    return c
+
+
 def scan(call: Call) -> Scanned:
     spec, state, lengths, masks = call.spec, call.state, call.lengths, call.dropout_masks
     x = call.x if call.x.is_floating_point() else call.x.to(torch.int64)
@@ -150,7 +156,7 @@ def _spec(h0: Tensor, unit: int, wiring: int, input_size: int, own: bool, input_
 
 
 def _row_width(unit: Known, gated: bool, L: int, H: int, normalise: bool) -> int:
-    kept = unit.gates * (H + 1) if normalise else 0
+    kept = unit.gates if normalise else 0
     return L * (unit.gates * H + (L if gated else 0) + (H if unit.keeps_q else 0) + kept)
 
 
@@ -258,7 +264,13 @@ def _differentiate(ctx: Any, dh: Any, dh_n: Any, dc_n: Any, dgates: Any, *_: Any
     return (dx if need_dx else None, dh0, None if c0 is None else dc0, dweights, *nothing)
 
 
+def _fake_product(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
+    _expect_one_device(a, b, bias)
+    return a.new_empty(a.shape[0], b.shape[1])
+
+
 if not _MISSING:
+    torch.library.register_fake("gfrnn::rounded_product", _fake_product)
     torch.library.register_fake("gfrnn::scan_forward", _fake_forward)
     torch.library.register_fake("gfrnn::scan_backward", _fake_backward)
     torch.library.register_autograd("gfrnn::scan_forward", _differentiate, setup_context=_remember)

@@ -49,7 +49,7 @@ void backward_rows(const Backward<F>& b, const PackedLayers<Mode>& packed, Carri
       const PackedLayer<Mode>& w = packed[j];
       for (int64_t m = 0; m < M; m++) {
         const int64_t cell = m * LH + j * H;
-        unit_backward<F>(s, {f.layers[j].gain, f.layers[j].b}, gradients.norm_row(j, k + m), f.saved + (at + m) * LP + j * P, h_prev + cell, c_prev ? c_prev + cell : nullptr,
+        unit_backward<F>(s, {f.layers[j].gain, f.layers[j].b}, gradients.norm_sums(j, first + m), f.saved + (at + m) * LP + j * P, h_prev + cell, c_prev ? c_prev + cell : nullptr,
                          c_prev ? f.c + at * LH + cell : nullptr, to_now[m] + j * H,
                          c_prev ? carried.dc.get() + (first + m) * LH + j * H : nullptr, to_past[m] + j * H,
                          deltas + m * LP + j * P);

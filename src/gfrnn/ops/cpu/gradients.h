@@ -31,9 +31,8 @@ class WeightGradients {
       split_deltas(j);
       list_products(j);
     }
-    norm_rows_ = Room<F>(s_.L * most * norm_width());
-    norm_sums_ = Room<F>(s_.L * norm_width());
-    clear<F>(norm_sums_.get(), s_.L * norm_width());
+    norm_sums_ = Room<F>(s_.B * s_.L * norm_width());
+    clear<F>(norm_sums_.get(), s_.B * s_.L * norm_width());
     const int64_t layer_size = round_up(s_.P() * padded<Mode>(most), 64);
     int64_t size = s_.L * layer_size;
     for (const auto& source : sources_) size += packed_size<Mode>(most, source.N);
@@ -75,8 +74,8 @@ class WeightGradients {
     }
   }
 
-  // What the k-th row adds to the gradients of layer j's gain and of its bias behind it: to be filled in.
-  F* norm_row(int64_t j, int64_t k) { return s_.normed() ? norm_rows_.get() + (k * s_.L + j) * norm_width() : nullptr; }
+  // The gradients of layer j's gain, and of its bias behind it, by row b of the batch.
+  F* norm_sums(int64_t j, int64_t b) { return s_.normed() ? norm_sums_.get() + (b * s_.L + j) * norm_width() : nullptr; }
 
   // Once K rows are there.
   void fill_up_sums(int64_t K) {
@@ -89,7 +88,6 @@ class WeightGradients {
 
   // Adds up the products of K rows: part `part` of `parts` of the work.
   void add_up(int64_t K, int64_t part, int64_t parts) {
-    if (s_.normed()) add_norm_rows(K, part, parts);
     int64_t total = 0, before = 0;
     for (const auto& product : products_) total += work(product);
     for (const auto& product : products_) {
@@ -154,24 +152,19 @@ class WeightGradients {
   List<GradientProduct<F>> products_;
   List<Room<F>> tables_;  // per layer (entries, in_columns()): gradients of PackedLayer::table
   Room<Factor> memory_;
-  Room<F> norm_rows_, norm_sums_;  // (most, L, norm_width()), (L, norm_width())
+  Room<F> norm_sums_;  // (B, L, norm_width())
 
   int64_t norm_width() const { return s_.normed() ? 2 * s_.G() * s_.H : 0; }
 
-  void add_norm_rows(int64_t K, int64_t part, int64_t parts) {
-    const int64_t width = s_.L * norm_width(), first = width * part / parts, last = width * (part + 1) / parts;
-    for (int64_t k = 0; k < K; k++)
-      add_to<F>(norm_sums_.get() + first, norm_rows_.get() + k * width + first, last - first);
-  }
-
   void finish_norm(int64_t j) {
     const Layer<F>& d = b_.gradients[j];
-    const F* sums = norm_sums_.get() + j * norm_width();
-    for (int64_t block = 0; block < s_.G(); block++) {
-      const int64_t at = Norm<F>::place(s_, block);
-      add_to<F>(d.gain + at, sums + block * s_.H, s_.H);
-      if (d.b) add_to<F>(d.b + at, sums + (s_.G() + block) * s_.H, s_.H);
-    }
+    for (int64_t b = 0; b < s_.B; b++)
+      for (int64_t block = 0; block < s_.G(); block++) {
+        const int64_t at = Norm<F>::place(s_, block);
+        const F* sums = norm_sums(j, b) + block * s_.H;
+        add_to<F>(d.gain + at, sums, s_.H);
+        if (d.b) add_to<F>(d.b + at, sums + s_.G() * s_.H, s_.H);
+      }
   }
 
   // Tiles end where a product's columns do: a product takes whole tiles.

@@ -3,6 +3,7 @@
 // another.
 #include "backward.h"
 #include "forward.h"
+#include "product.h"
 #ifndef GFRNN_ROUNDED_ONLY
 #include "generate.h"
 #endif
@@ -14,10 +15,10 @@ namespace gfrnn {
 #define GFRNN_JOIN(a, b) GFRNN_JOIN_(a, b)
 #ifdef GFRNN_ROUNDED_ONLY  // an instruction set that has products of rounded factors and nothing else of its own
 extern const Rounded GFRNN_JOIN(rounded_, GFRNN_ISA);
-const Rounded GFRNN_JOIN(rounded_, GFRNN_ISA) = {GFRNN_STRING(GFRNN_ISA), forward<Bfloat16>, backward<Bfloat16>};
+const Rounded GFRNN_JOIN(rounded_, GFRNN_ISA) = {GFRNN_STRING(GFRNN_ISA), forward<Bfloat16>, backward<Bfloat16>, product<Bfloat16>};
 #else
 extern const Kernels GFRNN_JOIN(kernels_, GFRNN_ISA);
-const Kernels GFRNN_JOIN(kernels_, GFRNN_ISA) = {{GFRNN_STRING(GFRNN_ISA), forward<Bfloat16>, backward<Bfloat16>},
+const Kernels GFRNN_JOIN(kernels_, GFRNN_ISA) = {{GFRNN_STRING(GFRNN_ISA), forward<Bfloat16>, backward<Bfloat16>, product<Bfloat16>},
                                                  forward<Exact<float>>, forward<Exact<double>>,
                                                  backward<Exact<float>>, backward<Exact<double>>,
                                                  generate_packed_bytes, generate_pack, generate};

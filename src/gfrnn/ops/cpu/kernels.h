@@ -45,16 +45,15 @@ struct Shape {
 
   // One row of pre-activations, activations or their gradients of one layer:
   // [candidate H | unit-wise gates (G-1)H | global reset gates n | q H, where it is kept: the gated sum before r multiplies it]
-  // and, with normalisation, [a / rms(a) GH | 1 / rms(a) G]: of no use to deltas
+  // and, with normalisation, [1 / rms(a) G], while candidate and unit-wise gates are a / rms(a) and not yet activations
   GFRNN_FACT int64_t units_at() const { return H; }
   GFRNN_FACT int64_t global_at() const { return G() * H; }
   GFRNN_FACT int64_t q_at() const { return G() * H + n(); }
   GFRNN_FACT int64_t in_columns() const { return G() * H + n(); }  // those that W feeds
   GFRNN_FACT int64_t q_end() const { return q_at() + (UNITS[unit].keeps_q ? H : 0); }
   GFRNN_FACT bool normed() const { return epsilon > 0; }
-  GFRNN_FACT int64_t normed_at() const { return q_end(); }
-  GFRNN_FACT int64_t inverse_at() const { return q_end() + G() * H; }
-  GFRNN_FACT int64_t P() const { return q_end() + (normed() ? G() * (H + 1) : 0); }
+  GFRNN_FACT int64_t inverse_at() const { return q_end(); }
+  GFRNN_FACT int64_t P() const { return q_end() + (normed() ? G() : 0); }
   GFRNN_FACT int64_t recurrent_at() const { return UNITS[unit].keeps_q ? q_at() : 0; }  // where the gated sum goes
 };
 
@@ -124,11 +123,20 @@ struct Generate {
 using Team = Parallel;
 void yield_thread();  // in machine.h
 
+// c (M, N) = a (M, K) b (K, N) + bias, see product.h. Matrices lie row by row, or column by column.
+struct Product {
+  const float *a, *b, *bias;  // bias: (N,) or null
+  float* c;
+  int64_t M, N, K;
+  bool a_columns, b_columns;
+};
+
 // What rounds the factors of products, see products.h.
 struct Rounded {
   const char* isa;
   void (*forward)(const Forward<float>&, const Parallel&);
   void (*backward)(const Backward<float>&, const Parallel&);
+  void (*product)(const Product&, const Parallel&);
 };
 
 struct Kernels {

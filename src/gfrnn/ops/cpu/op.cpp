@@ -3,6 +3,7 @@
 // __init__.py; its docstring describes the arguments.
 #include "arguments.h"
 #include "machine.h"
+#include "product_op.h"
 #include "text_op.h"
 
 namespace {
@@ -181,6 +182,7 @@ STABLE_TORCH_LIBRARY(gfrnn, m) {
       "generate(Tensor packed, Tensor logits, Tensor h, Tensor? c, Tensor[] weights, Tensor head, Tensor? head_bias, "
       "Tensor uniform, float temperature, int top_k, float top_p, int unit, int wiring, bool own, bool input_skip, "
       "float epsilon, bool half) -> (Tensor, Tensor, Tensor, Tensor)");
+  m.def("rounded_product(Tensor a, Tensor b, Tensor? bias) -> Tensor");
   m.def("isa() -> str");
   m.def("units() -> str");
   m.def("wirings() -> str");
@@ -191,6 +193,7 @@ STABLE_TORCH_LIBRARY_IMPL(gfrnn, CPU, m) {
   m.impl("scan_backward", TORCH_BOX(&scan_backward));
   m.impl("generate_pack", TORCH_BOX(&generate_pack));
   m.impl("generate", TORCH_BOX(&generate));
+  m.impl("rounded_product", TORCH_BOX(&rounded_product));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(gfrnn, CompositeExplicitAutograd, m) {

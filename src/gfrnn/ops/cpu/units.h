@@ -14,54 +14,49 @@ void sigmoid_row(F* a, int64_t n) {
   for_lanes<F>(n, [&](Lane<F> l) { l.put(a, sigmoid_v<vec<F>>(l.get(a))); });
 }
 
-// row: pre-activations -> activations, normalised first where there is a gain; h_prev, c_prev, h, c: this layer's H numbers.
+// One gate's activation, block `block` of a row, forwards and again backwards: where nothing is normalised it takes the place
+// of its pre-activation; elsewhere what was normalised stays, and the activation is computed again (cheaper than kept).
+template <class F, class Function>
+GFRNN_INLINE vec<F> activate(const Shape& s, const Norm<F>& norm, F* row, int64_t block, Lane<F> l, Function function) {
+  const vec<F> activation = function(norm.settled(s, row, block, l));
+  if (!norm.gain) l.put(row + block * s.H, activation);
+  return activation;
+}
+
+template <class F, class Function>
+GFRNN_INLINE vec<F> activated(const Shape& s, const Norm<F>& norm, const F* row, int64_t block, Lane<F> l, Function function) {
+  return norm.gain ? function(norm.settled(s, row, block, l)) : l.get(row + block * s.H);
+}
+
+// row: pre-activations -> activations, or, where there is a gain, what was normalised; h_prev, c_prev, h, c: this layer's H
+// numbers.
 template <class F>
 void unit_forward(const Shape& s, const Norm<F>& norm, F* row, const F* h_prev, const F* c_prev, F* h, F* c) {
   const int64_t H = s.H;
-  F *candidate = row, *gates = row + s.units_at(), *q = row + s.q_at();
-  if (norm.gain) {
+  const F* q = row + s.q_at();
+  const auto gate = [&](int64_t block, Lane<F> l) { return activate<F>(s, norm, row, block, l, sigmoid_v<vec<F>>); };
+  const auto candidate = [&](Lane<F> l) { return activate<F>(s, norm, row, 0, l, tanh_v<vec<F>>); };
+  if (norm.gain)
     for (int64_t block = 1; block < s.G(); block++) norm.forward(s, row, block);
-    if (s.unit == gfrnn::GRU)
-      for_lanes<F>(H, [&](Lane<F> l) { l.put(candidate, l.get(candidate) + sigmoid_v<vec<F>>(l.get(gates)) * l.get(q)); });
-    norm.forward(s, row, 0);
-  }
+  if (s.unit == gfrnn::GRU)
+    for_lanes<F>(H, [&](Lane<F> l) { l.put(row, l.get(row) + gate(1, l) * l.get(q)); });
+  if (norm.gain) norm.forward(s, row, 0);
   if (s.unit == gfrnn::TANH) {
-    for_lanes<F>(H, [&](Lane<F> l) {
-      const vec<F> new_h = tanh_v<vec<F>>(l.get(candidate));
-      l.put(candidate, new_h);
-      l.put(h, new_h);
-    });
+    for_lanes<F>(H, [&](Lane<F> l) { l.put(h, candidate(l)); });
   } else if (s.unit == gfrnn::GRU) {
-    F *r_row = gates, *z_row = gates + H;
     for_lanes<F>(H, [&](Lane<F> l) {
-      const vec<F> r = sigmoid_v<vec<F>>(l.get(r_row)), z = sigmoid_v<vec<F>>(l.get(z_row));
-      const vec<F> h_tilde = tanh_v<vec<F>>(norm.gain ? l.get(candidate) : l.get(candidate) + r * l.get(q));
-      l.put(r_row, r);
-      l.put(z_row, z);
-      l.put(candidate, h_tilde);
-      l.put(h, (1 - z) * l.get(h_prev) + z * h_tilde);
+      const vec<F> z = gate(2, l);
+      l.put(h, (1 - z) * l.get(h_prev) + z * candidate(l));
     });
   } else if (s.unit == gfrnn::BOUNDED_LSTM) {
-    F *f_row = gates, *o_row = gates + H;
     for_lanes<F>(H, [&](Lane<F> l) {
-      const vec<F> f = sigmoid_v<vec<F>>(l.get(f_row)), o = sigmoid_v<vec<F>>(l.get(o_row));
-      const vec<F> c_tilde = tanh_v<vec<F>>(l.get(candidate)), new_c = f * l.get(c_prev) + (1 - f) * c_tilde;
-      l.put(f_row, f);
-      l.put(o_row, o);
-      l.put(candidate, c_tilde);
+      const vec<F> f = gate(1, l), o = gate(2, l), new_c = f * l.get(c_prev) + (1 - f) * candidate(l);
       l.put(c, new_c);
       l.put(h, o * tanh_v<vec<F>>(new_c));
     });
   } else {
-    F *i_row = gates, *f_row = gates + H, *o_row = gates + 2 * H;
     for_lanes<F>(H, [&](Lane<F> l) {
-      const vec<F> i = sigmoid_v<vec<F>>(l.get(i_row)), f = sigmoid_v<vec<F>>(l.get(f_row));
-      const vec<F> o = sigmoid_v<vec<F>>(l.get(o_row)), c_tilde = tanh_v<vec<F>>(l.get(candidate));
-      const vec<F> new_c = f * l.get(c_prev) + i * c_tilde;
-      l.put(i_row, i);
-      l.put(f_row, f);
-      l.put(o_row, o);
-      l.put(candidate, c_tilde);
+      const vec<F> i = gate(1, l), f = gate(2, l), o = gate(3, l), new_c = f * l.get(c_prev) + i * candidate(l);
       l.put(c, new_c);
       l.put(h, o * tanh_v<vec<F>>(new_c));
     });
@@ -70,34 +65,36 @@ void unit_forward(const Shape& s, const Norm<F>& norm, F* row, const F* h_prev, 
 
 // dh: gradient of this h_t. dc: in, gradient of c_t from t+1; out, gradient of c_{t-1}.
 // dh_prev: += what reaches h_{t-1} directly (GRU). delta: gradients of the pre-activations (all but the global gates).
-// d_norm: see Norm::backward.
+// norm_sums: see Norm::backward.
 template <class F>
-void unit_backward(const Shape& s, const Norm<F>& norm, F* d_norm, const F* row, const F* h_prev, const F* c_prev, const F* c, const F* dh, F* dc,
+void unit_backward(const Shape& s, const Norm<F>& norm, F* norm_sums, const F* row, const F* h_prev, const F* c_prev, const F* c, const F* dh, F* dc,
                    F* dh_prev, F* delta) {
   const int64_t H = s.H;
-  const F *candidate = row, *gates = row + s.units_at(), *q = row + s.q_at();
+  const F* q = row + s.q_at();
   F *d_candidate = delta, *d_gates = delta + s.units_at(), *d_q = delta + s.q_at();
+  const auto gate = [&](int64_t block, Lane<F> l) { return activated<F>(s, norm, row, block, l, sigmoid_v<vec<F>>); };
+  const auto candidate = [&](Lane<F> l) { return activated<F>(s, norm, row, 0, l, tanh_v<vec<F>>); };
   if (s.unit == gfrnn::TANH) {
     for_lanes<F>(H, [&](Lane<F> l) {
-      const vec<F> h = l.get(candidate);
+      const vec<F> h = candidate(l);
       l.put(d_candidate, l.get(dh) * (1 - h * h));
     });
   } else if (s.unit == gfrnn::GRU) {
     for_lanes<F>(H, [&](Lane<F> l) {
-      const vec<F> z = l.get(gates + H), h_tilde = l.get(candidate), d = l.get(dh);
+      const vec<F> z = gate(2, l), h_tilde = candidate(l), d = l.get(dh);
       l.put(d_candidate, d * z * (1 - h_tilde * h_tilde));
       l.put(d_gates + H, d * (h_tilde - l.get(h_prev)) * z * (1 - z));
       l.put(dh_prev, l.get(dh_prev) + d * (1 - z));
     });
-    if (norm.gain) norm.backward(s, row, delta, 0, d_norm);
+    if (norm.gain) norm.backward(s, row, delta, 0, norm_sums);
     for_lanes<F>(H, [&](Lane<F> l) {
-      const vec<F> r = l.get(gates), d_pre = l.get(d_candidate);
+      const vec<F> r = gate(1, l), d_pre = l.get(d_candidate);
       l.put(d_q, d_pre * r);
       l.put(d_gates, d_pre * l.get(q) * r * (1 - r));
     });
   } else if (s.unit == gfrnn::BOUNDED_LSTM) {
     for_lanes<F>(H, [&](Lane<F> l) {
-      const vec<F> f = l.get(gates), o = l.get(gates + H), c_tilde = l.get(candidate);
+      const vec<F> f = gate(1, l), o = gate(2, l), c_tilde = candidate(l);
       const vec<F> tanh_c = tanh_v<vec<F>>(l.get(c)), d = l.get(dh);
       const vec<F> d_c = l.get(dc) + d * o * (1 - tanh_c * tanh_c);
       l.put(d_candidate, d_c * (1 - f) * (1 - c_tilde * c_tilde));
@@ -107,7 +104,7 @@ void unit_backward(const Shape& s, const Norm<F>& norm, F* d_norm, const F* row,
     });
   } else {
     for_lanes<F>(H, [&](Lane<F> l) {
-      const vec<F> i = l.get(gates), f = l.get(gates + H), o = l.get(gates + 2 * H), c_tilde = l.get(candidate);
+      const vec<F> i = gate(1, l), f = gate(2, l), o = gate(3, l), c_tilde = candidate(l);
       const vec<F> tanh_c = tanh_v<vec<F>>(l.get(c)), d = l.get(dh);  // cheaper to compute again than to keep
       const vec<F> d_c = l.get(dc) + d * o * (1 - tanh_c * tanh_c);
       l.put(d_candidate, d_c * i * (1 - c_tilde * c_tilde));
@@ -118,7 +115,7 @@ void unit_backward(const Shape& s, const Norm<F>& norm, F* d_norm, const F* row,
     });
   }
   if (norm.gain)
-    for (int64_t block = s.unit == gfrnn::GRU; block < s.G(); block++) norm.backward(s, row, delta, block, d_norm);
+    for (int64_t block = s.unit == gfrnn::GRU; block < s.G(); block++) norm.backward(s, row, delta, block, norm_sums);
 }
 
 // h_{t-1} scaled by the gates of one layer: to[i*H..] = g_i h^i_{t-1}.
