@@ -65,11 +65,13 @@ def test_lower_is_decided_by_pairs_of_seeds(tmp_path: Path) -> None:
     write(tmp_path / "yes", "gated-lstm", 1.73, 1.785, 1.828)
     found = only(6, tmp_path / "yes")
     assert (found.word, found.group) == ("reproduced", GROUP)
-    assert "gated-L-lstm minus gated-lstm is -0.0310 test BPC" in found.why
-    assert "95 % over 3 seeds: +0.0" in found.why
+    gain = "by 0.0310 test BPC (95 % over 3 seeds: +0.0220 to +0.0400)"
+    assert found.why == f"gated-L-lstm is better than gated-lstm {gain}"
     write(tmp_path / "no", "gated-L-lstm", 1.73, 1.785, 1.828)
     write(tmp_path / "no", "gated-lstm", 1.70, 1.75, 1.80)
-    assert only(6, tmp_path / "no").word == "contradicted"
+    other_way = only(6, tmp_path / "no")
+    assert other_way.word == "contradicted"
+    assert other_way.why == f"gated-lstm is better than gated-L-lstm {gain}"
     write(tmp_path / "noise", "gated-L-lstm", 1.70, 1.80)
     write(tmp_path / "noise", "gated-lstm", 1.75, 1.76)
     assert only(6, tmp_path / "noise").word == "undecided"
@@ -145,7 +147,7 @@ def test_faster_asks_when_the_others_best_is_reached(tmp_path: Path) -> None:
     write_run(tmp_path / "d/g", "modern-gated-lstm", curve=(2.8, 2.7))
     write_run(tmp_path / "d/s", "modern-stacked-lstm", machine={**MACHINE, "cpu": "Another CPU"})
     assert only(9, tmp_path / "d").why.startswith("one seed only: when gated-lstm reaches the best validation")
-    assert "seed 1: never" in only(9, tmp_path / "d").why
+    assert "seed 1: never (0.7000 short of it)" in only(9, tmp_path / "d").why
     assert only(11, tmp_path / "d").why.startswith("the runs are of different machines")
 
 

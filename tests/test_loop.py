@@ -139,6 +139,14 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path, told: list[str]) ->
     assert files(tmp_path / "run" / "checkpoints") == before
 
 
+def test_a_finished_run_is_not_validated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part: dict[str, Any] = {"validate_chars": 500, "validate_every": 1000}
+    first = run_tiny(tmp_path, **part)
+    assert first["validated_all"]
+    monkeypatch.setattr(TextTask, "validate", lambda *_: pytest.fail("validated again"))
+    assert run_tiny(tmp_path, **part) == {**first, "already_done": True}
+
+
 def test_a_resumed_run_keeps_its_options_or_is_refused(tmp_path: Path) -> None:
     run_tiny(tmp_path)
     out = tmp_path / "run"

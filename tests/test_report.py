@@ -107,14 +107,16 @@ def table_row(text: str, model: str) -> list[str]:
 def test_a_row_has_its_mean_interval_and_seeds_and_a_missing_one_its_command(drawn: tuple[Path, Path, Report]) -> None:
     _, out, report = drawn
     text = (out / "REPORT.md").read_text()
-    _, units, paper, test, interval, seeds, valid, _, command = table_row(text, "LSTM, gated feedback")
+    _, units, paper, test, interval, behind, seeds, valid, _, command = table_row(text, "LSTM, gated feedback")
     assert (units, paper, test, seeds, valid) == ("3 x 140", "1.842", "**1.794**", "2", "2.000")
+    assert behind == "-0.011 (-0.017 to -0.004)"  # -0.010 and -0.011, and 12.7 standard errors
     assert re.fullmatch(r"1\.7\d\d to 1\.8\d\d", interval)
     assert command == "`gfrnn train modern-gated-lstm`"
-    assert table_row(text, "LSTM, single layer")[3:6] == ["1.900", "", "1"]  # one seed: no interval
+    assert table_row(text, "LSTM, single layer")[3:7] == ["1.900", "", "+0.100", "1"]  # one seed: no interval
+    assert table_row(text, "LSTM, stacked")[5] == ""
     assert table_row(text, "GRU, gated feedback L") == [
         *("GRU, gated feedback L", "3 x 228", "1.813"),
-        *[""] * 5,
+        *[""] * 6,
         "`gfrnn train modern-gated-L-gru`",
     ]
     assert "Learning rate: 0.008 for every row." in text
@@ -129,7 +131,7 @@ def test_the_page_stands_alone(drawn: tuple[Path, Path, Report]) -> None:
     assert seen.open == []
     assert seen.fetched == []
     assert "script" not in seen.elements
-    assert seen.elements.count("svg") == 5  # a curve, two heat maps, two of the gates
+    assert seen.elements.count("svg") == 7  # gains, a curve, places, two heat maps, two of the gates
     assert len(seen.names) == len(set(seen.names))
     assert set(re.findall(r'href="#([^"]*)"', text)) <= set(seen.names)
     assert "prefers-color-scheme: dark" in text and "@page" in text

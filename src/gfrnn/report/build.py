@@ -12,11 +12,12 @@ from gfrnn.errors import DataError, UsageError
 from gfrnn.models.char_lm import CharLM
 from gfrnn.models.pretrained import PACKAGED, find
 from gfrnn.progress import LOG, Progress
-from gfrnn.report import chapters, figures, gates, grids, tables
+from gfrnn.report import chapters, figures, forest, gates, grids, places, places_plot, tables
 from gfrnn.report.claims import Claim, load_claims, summary
 from gfrnn.report.document import Block, Document, Figure, Heading, Paragraph
 from gfrnn.report.evidence import Evidence, collect
 from gfrnn.report.finished import Group, Run
+from gfrnn.report.gains import comparisons
 from gfrnn.report.markdown import markdown
 from gfrnn.report.page import page
 from gfrnn.report.rules import Verdict
@@ -94,10 +95,12 @@ def compose(
     if not can_draw:
         document.add(Paragraph(NO_DRAWING))
     document.add(*chapters.claims(judged))
+    document.add(*(gain_figure(evidence, judged, folder) if can_draw else []))
     document.add(Heading("Language modelling"), tables.table1(), *tables.table2(evidence), *tables.table3(evidence))
     document.add(Heading("The ablation"), *tables.ablation(evidence))
     document.add(Heading("Learning curves"))
     document.add(*(curve_figures(evidence, folder) if can_draw else []))
+    document.add(*place_blocks(evidence, folder, can_draw))
     document.add(*chapters.texts(texts))
     document.add(Heading("Program evaluation"))
     for group in tables.program_groups(evidence):
@@ -122,6 +125,20 @@ def named(folder: Path, *words: str) -> Path:
     return folder / re.sub(r"[^\w.]+", "-", "-".join(words).replace("'", ""))
 
 
+def gain_figure(evidence: Evidence, judged: list[tuple[Claim, list[Verdict]]], folder: Path) -> list[Block]:
+    """What the claims about bits per character come to, at a glance."""
+    found = comparisons((claim for claim, _ in judged), evidence)
+    if not found:
+        return []
+    stem = folder / "gains"
+    forest.plot(found, stem)
+    caption = (
+        "What every comparison of two rows in bits per character comes to, by settings and budget, the longest "
+        f"training first; lines are 95 % intervals, paired by seed. Beyond {forest.LINEAR} the axis is logarithmic."
+    )
+    return [Figure(stem.with_suffix(".svg"), caption, "gains of one row over another, ours and the paper's")]
+
+
 def curve_figures(evidence: Evidence, folder: Path) -> list[Block]:
     blocks: list[Block] = []
     for group in tables.text_groups(evidence):
@@ -132,6 +149,23 @@ def curve_figures(evidence: Evidence, folder: Path) -> list[Block]:
                 continue
             caption = f"{title}, {group_words(group)}: {drawn}"
             blocks.append(Figure(stem.with_name(f"{stem.name}.svg"), caption, f"learning curves, {title}"))
+    return blocks
+
+
+def place_blocks(evidence: Evidence, folder: Path, can_draw: bool) -> list[Block]:
+    """Where in the test text the difference between gated feedback and the stack lies."""
+    found = places.places(evidence)
+    if not found:
+        return []
+    blocks: list[Block] = [Heading("Where in the text"), places.table(found)]
+    if can_draw:
+        stem = folder / "places"
+        places_plot.plot(found, stem)
+        caption = (
+            f"The same, for every {places.STRETCH:,} characters: bars are means of the seeds, dots the seeds, "
+            "the broken line is the median of the bars."
+        )
+        blocks.append(Figure(stem.with_suffix(".svg"), caption, "gains of gated feedback along the test split"))
     return blocks
 
 

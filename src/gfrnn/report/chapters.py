@@ -185,7 +185,8 @@ def moved(document: dict[str, Any]) -> str:
         change = np.array(found["mean"]) - mean
         at = np.unravel_index(np.abs(change).argmax(), change.shape)
         offset = int(at[0]) - len(change) // 2
-        where = "at it" if offset == 0 else f"{abs(offset)} characters {'after' if offset > 0 else 'before'}"
+        many = f"{abs(offset)} character{'' if abs(offset) == 1 else 's'}"
+        where = "at it" if offset == 0 else f"{many} {'after' if offset > 0 else 'before'} it"
         gate = name_of((int(at[1]), int(at[2])))
         sentences.append(f"{event}: {gate}, by {change[at]:+.2f} {where}")
     return f"What moves most when {'; when '.join(sentences)}." if sentences else ""

@@ -62,22 +62,27 @@ def compare(better_row: str, worse_row: str, options: Options, evidence: Evidenc
         return Verdict("undecided", without_test(better_row, better, worse_row, worse), group)
     interval = mean_interval(gains)
     if interval is None:
-        said = f"one seed only: {ahead(better_row, worse_row, gains[0])}"
         text = of_the_text(better[seeds[0]], worse[seeds[0]])
-        if text is not None:
-            low, high = sorted((text.low, text.high)) if gains[0] > 0 else sorted((-text.low, -text.high))
-            said += f" (95 % over the test text: {low:+.4f} to {high:+.4f})"
-        return Verdict("undecided", said, group)
-    spread = f"95 % over {interval.count} seeds: {interval.low:+.4f} to {interval.high:+.4f}"
-    said = f"{better_row} minus {worse_row} is {-interval.value:+.4f} test BPC (gain {spread})"
+        said = ahead(better_row, worse_row, gains[0], text, "the test text")
+        return Verdict("undecided", f"one seed only: {said}", group)
+    said = ahead(better_row, worse_row, interval.value, interval, f"{interval.count} seeds")
     if abs(interval.value) < options["margin_of_interest"]:
         said += f"; less than {options['margin_of_interest']} BPC is of no practical interest"
     return Verdict(judged(interval), said, group)
 
 
-def ahead(better_row: str, worse_row: str, gain: float) -> str:
+def ahead(better_row: str, worse_row: str, gain: float, noise: Interval | None = None, over: str = "") -> str:
+    """Who is better, by how much, and how sure that is.
+
+    >>> ahead("gated", "stacked", -0.02, Interval(-0.02, -0.03, 0.01, 3), "3 seeds")
+    'stacked is better than gated by 0.0200 test BPC (95 % over 3 seeds: -0.0100 to +0.0300)'
+    """
     first, second = (better_row, worse_row) if gain >= 0 else (worse_row, better_row)
-    return f"{first} is better than {second} by {abs(gain):.4f} test BPC"
+    said = f"{first} is better than {second} by {abs(gain):.4f} test BPC"
+    if noise is None:
+        return said
+    low, high = (noise.low, noise.high) if gain >= 0 else (-noise.high, -noise.low)
+    return f"{said} (95 % over {over}: {low:+.4f} to {high:+.4f})"
 
 
 def without_test(better_row: str, better: dict[int, Run], worse_row: str, worse: dict[int, Run]) -> str:
@@ -123,10 +128,9 @@ def faster(options: Options, evidence: Evidence, group: Group) -> Verdict | None
     shares = {seed: share_needed(better[seed], worse[seed], axis) for seed in seeds}
     ahead = [seed for seed, share in shares.items() if share is not None and share < 1]
     unit = {"updates": "updates", "seconds": "time"}[options["by"]]
-    said = ", ".join(
-        f"seed {seed}: {'never' if share is None else f'after {100 * share:.0f} % of the {unit} of the latter'}"
-        for seed, share in shares.items()
-    )
+    when = {s: never(better[s], worse[s]) if share is None else f"after {100 * share:.0f} % of the {unit} of the latter"
+            for s, share in shares.items()}  # fmt: skip
+    said = ", ".join(f"seed {seed}: {words}" for seed, words in when.items())
     why = f"when {options['better']} reaches the best validation BPC of {options['worse']}: {said}"
     flaw = clock_flaw([run for seed in seeds for run in (better[seed], worse[seed])])
     if axis == "seconds" and flaw:
@@ -151,6 +155,12 @@ def share_needed(better: Run, worse: Run, axis: str) -> float | None:
     best = min(worse.validations, key=lambda record: record["bpc"])
     reached = next((record for record in better.validations if record["bpc"] <= best["bpc"]), None)
     return None if reached is None or not best[axis] else reached[axis] / best[axis]
+
+
+def never(better: Run, worse: Run) -> str:
+    """By how much the best of one stays above the best of the other."""
+    short = min(r["bpc"] for r in better.validations) - min(r["bpc"] for r in worse.validations)
+    return f"never ({short:.4f} short of it)"
 
 
 def cells(options: Options, evidence: Evidence, group: Group) -> Verdict | None:

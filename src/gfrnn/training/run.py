@@ -247,7 +247,7 @@ def settle(
 
 
 def summary(trainer: Trainer, already_done: bool) -> dict[str, Any]:
-    """What the run came to; the best model is validated once more where training looked at a part only."""
+    """What the run came to; the best model is validated on the whole split, once, where training looked at a part."""
     counters, task, out, world = trainer.counters, trainer.task, trainer.checkpoints.run, trainer.world
     result: dict[str, Any] = {
         "run": str(out),
@@ -265,13 +265,27 @@ def summary(trainer: Trainer, already_done: bool) -> dict[str, Any]:
         "already_done": already_done,
     }
     if not task.validates_all():
-        trainer.progress.say("validating the best model on the whole split")
-        best = type(trainer.model).from_pretrained(out) if world.first else task.build_model(trainer.seed)
-        best.to(trainer.device)
-        world.spread(best)
-        with precisely(trainer.config.run.precision, best):
-            metrics = task.validate(best, True, lambda: None, world)
+        metrics = world.from_first(lambda: final_of(trainer), lambda m: json.dumps(m).encode(), json.loads)
+        if metrics is None:
+            metrics = validated_all(trainer)
+            if world.first:
+                trainer.log.write("final", trainer.step, **metrics)
         result |= {task.metric: metrics[task.metric], "validated_all": True}
-        if world.first and all((r["kind"], r["step"]) != ("final", trainer.step) for r in read_metrics(out)):
-            trainer.log.write("final", trainer.step, **metrics)
     return result
+
+
+def final_of(trainer: Trainer) -> dict[str, Any] | None:
+    """What the run's log has of the whole split, if it was validated on it when it was finished."""
+    records = read_metrics(trainer.checkpoints.run)
+    return next((r for r in records if (r["kind"], r["step"]) == ("final", trainer.step)), None)
+
+
+def validated_all(trainer: Trainer) -> dict[str, float]:
+    """The best model on the whole split."""
+    task, out, world = trainer.task, trainer.checkpoints.run, trainer.world
+    trainer.progress.say("validating the best model on the whole split")
+    best = type(trainer.model).from_pretrained(out) if world.first else task.build_model(trainer.seed)
+    best.to(trainer.device)
+    world.spread(best)
+    with precisely(trainer.config.run.precision, best):
+        return task.validate(best, True, lambda: None, world)
