@@ -1,12 +1,13 @@
 """Products in float32 and in bfloat16, side by side: ours, and torch's own layer of equal parameters under autocast."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from gfrnn.bench import contenders, machine
+from gfrnn.bench import contenders, machine, probe
 from gfrnn.bench.accounting import flops
 from gfrnn.bench.clock import Entry
 from gfrnn.bench.contenders import batch, build, count, equal_parameters, named_peers, our_model
@@ -34,13 +35,35 @@ ACTIONS: dict[str, Callable[[nn.Module, Tensor, Tensor], None]] = {
 }
 
 
-def why_not(model: nn.Module, precision: str) -> str:
-    """What torch says where it cannot run a layer in this precision on this CPU; nothing, if it can."""
-    try:
-        ACTIONS[precision](model, *batch(2, 2))
-    except RuntimeError as error:
-        return str(error).split(". ")[0]
-    return ""
+def peers(size: Size) -> list[str]:
+    return named_peers(size) or [equal_parameters(size)]
+
+
+def peer_run(name: str, rows: int, steps: int) -> str:
+    """
+    >>> peer_run("nn.LSTM 3x228", 16, 50)
+    'nn.LSTM 3x228 bfloat16, 16 x 50'
+    """
+    return f"{name} bfloat16, {rows} x {steps}"
+
+
+def settle(bench: "Bench") -> None:
+    """Find out what torch can run in bfloat16, and help it if that is possible: before torch has run anything else."""
+    if bench.torch_cannot is not None:
+        return
+    works: dict[str, Callable[[], object]] = {}
+    if "bfloat16" in bench.precisions:
+        bench.say("asking other processes what torch can run in bfloat16")
+        for size in bench.plan.trained:
+            for name in peers(size):
+                model = build(name, size)
+                for shape in bench.plan.precise:
+                    works[peer_run(name, *shape)] = partial(under_autocast, model, *batch(*shape))
+        product = machine.square_product_in_bfloat16(bench.plan.square)
+        works[product.name] = product.run
+    bench.torch_cannot, bench.torch_setting = probe.settle(works) if works else ({}, "")
+    bench.notes += [bench.torch_setting] * bool(bench.torch_setting)
+    bench.notes += [f"{name} is not measured: {why}" for name, why in bench.torch_cannot.items() if why]
 
 
 def entries(size: Size, runs: Sequence[tuple[str, str]], rows: int, steps: int) -> list[Entry]:
@@ -66,11 +89,11 @@ def group_name(size: Size, rows: int, steps: int, threads: int) -> str:
 
 def section(bench: "Bench") -> None:
     """Training steps in both precisions, on one thread and on all; beside them the machine's rates of products."""
+    settle(bench)
     all_threads = sorted({1, torch.get_num_threads()})
     for size in bench.plan.trained:
-        peers = named_peers(size) or [equal_parameters(size)]
         for rows, steps in bench.plan.precise:
-            one_shape(bench, size, [bench.ours, *peers], rows, steps, all_threads)
+            one_shape(bench, size, [bench.ours, *peers(size)], rows, steps, all_threads)
     for size, rows, steps in bench.plan.beyond_caches:
         one_shape(bench, size, [bench.ours], rows, steps, [1])
 
@@ -88,15 +111,17 @@ def one_shape(
         ours = our_model(size, bench.ours)
         bench.checks += check(str(size), model, {name: ours}, *batch(rows, few), products[precision])
     runs = [(name, precision) for name in names for precision in asked]
-    missing = {pair: why_not(build(pair[0], size), pair[1]) for pair in runs}
-    for (name, precision), why in missing.items():
-        note = f"{name} {precision} is not measured: {why}"
-        bench.notes += [note] if why and note not in bench.notes else []
-    runs = [pair for pair in runs if not missing[pair]]
+    cannot = bench.torch_cannot or {}
+    runs = [
+        (name, products)
+        for name, products in runs
+        if products == "float32" or not cannot.get(peer_run(name, rows, steps))
+    ]
+    rounded = [machine.square_product_in_bfloat16(bench.plan.square)] * ("bfloat16" in asked)
     for threads in all_threads:
         torch.set_num_threads(threads)
         competing = entries(size, runs, rows, steps)
         competing += [machine.square_product(bench.plan.square)]
-        competing += [machine.square_product_in_bfloat16(bench.plan.square)] * ("bfloat16" in asked)
+        competing += [product for product in rounded if not cannot.get(product.name)]
         bench.time("precision", group_name(size, rows, steps, threads), competing, threads=threads)
     torch.set_num_threads(before)

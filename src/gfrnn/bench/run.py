@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gfrnn.bench.plan import Plan
-from gfrnn.bench.precision import PRECISIONS
+from gfrnn.bench.precision import PRECISIONS, settle
 from gfrnn.bench.sections import RUN, Bench
 from gfrnn.bench.targets import judge
 from gfrnn.ops import cpu
@@ -28,6 +28,8 @@ def run(
             "quick: shorter sequences and fewer rounds than the targets are about; the full bench decides"
         )
     chosen = [name for name in RUN if name in sections]
+    if "precision" in chosen:
+        settle(bench)
     for name in chosen:
         say(f"{name} ...")
         RUN[name](bench)
@@ -36,7 +38,7 @@ def run(
         "started": started.isoformat(timespec="seconds"),
         "seconds": time.monotonic() - clock,
         "commit": commit(),
-        "environment": facts(),
+        "environment": facts() | ({"torch_setting": bench.torch_setting} if bench.torch_setting else {}),
         "plan": asdict(plan),
         "sections": chosen,
         "checks": [asdict(check) for check in bench.checks],

@@ -34,6 +34,8 @@ class Bench:
     bits_per_character: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
     precisions: tuple[str, ...] = precision.PRECISIONS  # of the section that compares them
+    torch_cannot: dict[str, str] | None = None  # by name, why; none before precision.settle has asked
+    torch_setting: str = ""  # of the environment, and why
 
     def __post_init__(self) -> None:
         missing = {name: ops.BACKENDS[name].why_unavailable() for name in self.plan.backends}
