@@ -108,6 +108,12 @@ __attribute__((noinline)) void tile_product(int rows, const Bits16* a, int64_t s
                                             const float* const* from, float* const* to, int64_t column, int width) {
   alignas(64) float sums[4][SIDE][WIDTH];
   const int64_t blocks = padded<Tiled>(K) / BLOCK;
+  if constexpr (ROWS == 2)  // a table's rows, activations, gradients: far away, and of few rows the products wait for the weights
+    for (int m = 0; m < rows; m++)
+      for (int n = 0; n < width; n += WIDTH) {
+        __builtin_prefetch(from[m] + column + n);
+        if (from != to) __builtin_prefetch(to[m] + column + n, 1);
+      }
   for (int64_t i = 0; i < blocks; i += AT_ONCE) {
     sum_blocks<ROWS, COLUMNS>(a + i * BLOCK, stride, panel + i * BLOCK * 2 * WIDTH, padded<Tiled>(K) * 2 * WIDTH,
                               smaller(AT_ONCE, blocks - i), sums);
