@@ -21,6 +21,11 @@ from gfrnn.progress import LOG
 hypothesis.settings.register_profile("gfrnn", derandomize=True, deadline=None, max_examples=15, database=None)
 hypothesis.settings.load_profile("gfrnn")
 
+# On some CPUs oneDNN, with which torch multiplies in bfloat16, fails at AMX, and at everything after that. It reads the
+# environment at its first work. Ours has AMX of its own.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+torch.nn.LSTM(4, 3)(torch.zeros(2, 2, 4))
+
 # Whoever waits for the disk is safe from a power cut, of which faults/disk.py knows without one.
 os.fsync = os.fstat  # type: ignore[assignment]
 

@@ -221,7 +221,7 @@ def test_both_precisions_are_held_against_the_reference_and_timed(tiny: Plan) ->
     (peer,) = contenders.named_peers(SMALL)
     for name in ("manual float32", "manual bfloat16", "sgemm 16", "bfloat16 gemm 16", f"{peer} float32"):
         assert name in timed
-    assert (f"{peer} bfloat16" in timed) != (f"{peer} bfloat16 is not measured" in notes)
+    assert f"{peer} bfloat16" in timed or f"{peer} bfloat16, 2 x 3 is not measured" in notes
 
 
 def test_another_precision_is_not_timed_for_the_one_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import torch
 from gfrnn.errors import DataError, UsageError
 from gfrnn.models import CharLM
 from gfrnn.models import generation as generate
-from gfrnn.models.generation import Sampling, draw, stream
+from gfrnn.models.generation import Sampling, draw, stepper, stream
 from gfrnn.report.compare import side_by_side, tag_table, tags
 
 
@@ -209,3 +209,19 @@ def test_prepared_steps_are_the_layers_steps(unit: str, wiring: str, gates_see: 
 def test_a_backend_asked_for_by_name_takes_the_steps() -> None:
     layer = CharLM(hidden_size=5, backend="reference").layer
     assert generate.stepper(layer) == layer.step
+
+
+@pytest.mark.parametrize("unit", ["lstm", "gru", "tanh"])
+def test_steps_under_autocast_round_factors_and_nothing_else(unit: str) -> None:
+    torch.manual_seed(5)
+    layer = CharLM(unit, hidden_size=40, num_layers=2).layer
+    symbols = torch.tensor([[3, 7]])
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        first, state = stepper(layer)(symbols[0], layer.initial_state(2))
+        again, _ = stepper(layer)(symbols[0], state)
+        layer.backend = "reference"
+        truth, state = layer.step(symbols[0], layer.initial_state(2))
+        truth_again, _ = layer.step(symbols[0], state)
+    assert first.dtype == torch.float32
+    torch.testing.assert_close(first, truth, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(again, truth_again, rtol=1e-3, atol=1e-4)  # a factor may fall to the other side

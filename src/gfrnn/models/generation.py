@@ -157,7 +157,8 @@ def stepper(layer: GatedFeedback) -> Callable[[Tensor, Any], tuple[Tensor, Any]]
     has_cell, every_layer = layer.has_cell, layer.output == "all"
 
     def step(symbols: Tensor, state: Any) -> tuple[Tensor, Any]:
-        new = steps(symbols, State(*state) if has_cell else State(state))
+        with checks.no_autocast(layer.weight_ih_l0):  # what rounds has been said to `steps`
+            new = steps(symbols, State(*state) if has_cell else State(state))
         features = new.h.transpose(0, 1).flatten(1) if every_layer else new.h[-1]
         return features, tuple(new) if has_cell else new.h
 
