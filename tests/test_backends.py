@@ -22,7 +22,7 @@ from tolerance import assert_close
 from torch import Tensor
 
 from gfrnn import ops
-from gfrnn.ops import cpu, manual_forward
+from gfrnn.ops import cpu, manual_forward, matrices
 
 FAST = [name for name in cases.backends() if name != "reference"]
 fast_backends = pytest.mark.parametrize("backend", FAST)
@@ -178,6 +178,17 @@ def test_manual_takes_a_long_sequence_in_blocks(problem: Problem, monkeypatch: p
     monkeypatch.setattr(manual_forward, "ROWS", 2 * problem.batch)
     assert len(manual_forward.blocks(problem.time, problem.batch)) > 1
     assert_agree(problem, solve(problem, "manual", torch.float64), truths(problem)[0])
+
+
+@pytest.mark.parametrize("problem", FEW, ids=str)
+def test_manual_lays_its_factors_down(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does for sequences longer than those here."""
+    laid_down = []
+    by_columns = matrices.by_columns
+    monkeypatch.setattr(matrices, "WORTH_LAYING_DOWN", 1)
+    monkeypatch.setattr(matrices, "by_columns", lambda matrix: laid_down.append(matrix) or by_columns(matrix))
+    assert_agree(problem, solve(problem, "manual", torch.float64), truths(problem)[0])
+    assert laid_down
 
 
 @every_backend

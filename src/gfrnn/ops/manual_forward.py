@@ -50,8 +50,8 @@ def forward(
 
     A row that has ended goes on, with whatever x holds there; its outputs are blanked in the end.
     """
-    net = together(spec, weights)
     T, B, H, L = *x.shape[:2], spec.hidden_size, spec.num_layers
+    net = together(spec, weights).laid_down(T)
     h = net.bias.new_empty(T, B, L, H)
     c = torch.empty_like(h) if UNITS[spec.unit].has_cell else None
     q = torch.empty_like(h) if MATHS[spec.unit].keeps_q else None
@@ -96,17 +96,19 @@ def through_block(
     ]
     its_gates, hearings = layers_gates(spec, gates), [hears(group, act[..., L * H :]) for group in net.hearing]
     heard = Heard(spec, B, like=act)
+    of_gates = [(group.sources, group.U.T) for group in net.hearing]  # taking a view costs as much as a small product
+    candidate_factors, below_factors = [m.T for m in net.candidate], [m.T for m in net.below]
     normalised = None if normals is None else places(spec, net.scales, normals, act, act)
     for t, h_prev in enumerate(past):
         h_star = h_prev.flatten(1)
-        for group, its in zip(net.hearing, hearings, strict=True):
-            add_product(h_star[:, group.sources], group.U.T, its[t])
+        for (its_sources, factor), its in zip(of_gates, hearings, strict=True):
+            add_product(h_star[:, its_sources], factor, its[t])
         for j in range(L):
             step, (gates_j, g) = layers[j][t], its_gates[j][t]
             if j:
                 below = layers[j - 1][t].h
                 heard.up.copy_(below) if masks is None else torch.mul(below, masks[t, :, j - 1], out=heard.up)
-                add_product(heard.up, net.below[j].T, gates_j)
+                add_product(heard.up, below_factors[j], gates_j)
             candidate, units = (None, None) if normalised is None else normalised[j][t]
             if units is not None:
                 units.settle()
@@ -116,7 +118,7 @@ def through_block(
             else:
                 heard.scaled.copy_(step.h_prev[:, None] if own else h_prev)
             if not maths.keeps_q:
-                add_product(heard.flat if j else heard.flat_scaled, net.candidate[j].T, step.candidate)
+                add_product(heard.flat if j else heard.flat_scaled, candidate_factors[j], step.candidate)
             else:
                 product(heard.flat_scaled, net.U(j).T, out=step.q)
                 if j:

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from gfrnn.equations import UNITS, WIRINGS, Scale, Spec, Unit, Weights, own_layer
 
+WORTH_LAYING_DOWN = 32  # timesteps: fewer gain less than it costs
+
 
 class Matrices(NamedTuple):
     """One layer's weights with their rows in the order of our columns; None where the layer has none."""
@@ -58,6 +60,25 @@ class Together(NamedTuple):
     def U(self, j: int) -> Tensor:
         """The candidate's (H, S), for the gated sum."""
         return self.candidate[j][:, self.candidate[j].shape[0] if j else 0 :]
+
+    def laid_down(self, uses: int) -> "Together":
+        """The same numbers, lying in memory as the forward multiplies them, by the columns of what is heard.
+
+        Of few rows a library takes up to twice as long for factors that lie the other way; but laying them down takes
+        as long as some products.
+        """
+        if uses < WORTH_LAYING_DOWN:
+            return self
+        return self._replace(
+            hearing=[group._replace(U=by_columns(group.U)) for group in self.hearing],
+            candidate=[by_columns(matrix) for matrix in self.candidate],
+            below=[by_columns(matrix) for matrix in self.below],
+        )
+
+
+def by_columns(matrix: Tensor) -> Tensor:
+    """Equal to the matrix; its columns lie together."""
+    return matrix.T.contiguous().T
 
 
 def product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
