@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from gfrnn.bench.learning import race as racing
-from gfrnn.bench.learning.contenders import CONTENDERS, Contender
+from gfrnn.bench.learning.contenders import CONTENDERS, Contender, rounding, unless_named
 from gfrnn.bench.learning.min_gru import MinGRU
 from gfrnn.bench.learning.output import NUMBERS, TABLE, as_markdown, race_all
 from gfrnn.bench.learning.race import Race, batches, bits_per_character
@@ -139,6 +139,67 @@ def test_a_race_is_run_kept_and_continued(tmp_path: Path, monkeypatch: pytest.Mo
     assert again["contenders"]["gf-lstm"]["bpc"] == 1.5
     with pytest.raises(UsageError, match="is of another race \\(its threads differs\\)"):
         race_all(SMALL, TEXT, symbols, TINY, 2, tmp_path, Progress)
+
+
+def test_processes_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one, begun at the same time, is done with its contender while this one learns."""
+    learn, at_the_same_time = racing.learn, [SMALL[0]]
+
+    def with_company(*given: Any) -> dict[str, Any]:
+        if at_the_same_time:
+            race_all([at_the_same_time.pop()], TEXT, symbols, TINY, 1, tmp_path, Progress)
+        return learn(*given)
+
+    monkeypatch.setattr(racing, "learn", with_company)
+    results = race_all([SMALL[1]], TEXT, symbols, TINY, 1, tmp_path, Progress)
+    kept = json.loads((tmp_path / NUMBERS).read_text())["contenders"]
+    assert sorted(kept) == ["gf-lstm", "lstm"] and kept == results["contenders"]
+    assert "ours" in (tmp_path / TABLE).read_text()
+
+
+def test_who_rounds_learns_under_autocast_and_is_scored_without(tmp_path: Path) -> None:
+    seen = set()
+
+    class Noting(TorchLSTM):
+        def nats(self, *given: Any) -> Any:
+            seen.add((self.training, torch.is_autocast_enabled("cpu")))
+            return super().nats(*given)
+
+    noting = Contender("noting", "noting", lambda: Noting(205, 4, 1), rows=2, length=4)
+    race_all([noting], TEXT, symbols, TINY, 1, None, Progress)
+    assert seen == {(True, False), (False, False)}
+    seen.clear()
+    results = race_all([rounding(noting)], TEXT, symbols, TINY, 1, None, Progress)
+    assert seen == {(True, True), (False, False)}
+    assert results["contenders"]["noting-bfloat16"]["precision"] == "bfloat16"
+
+
+def test_who_cannot_learn_here_is_left_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Broken(TorchLSTM):
+        def nats(self, *given: Any) -> Any:
+            raise RuntimeError("could not create a primitive")
+
+    broken = rounding(Contender("lstm", "torch's", lambda: Broken(205, 4, 1), rows=2, length=4))
+    monkeypatch.setattr("gfrnn.bench.learning.contenders.CONTENDERS", (SMALL[0], broken))
+    monkeypatch.setattr("gfrnn.bench.learning.contenders.resolve", lambda asked: "bfloat16")
+    (tmp_path / "text").write_bytes(TEXT.bytes.tobytes())
+    words = ["bench", "--learning", "--data", str(tmp_path / "text"), "--minutes", "0.001", "--quiet", "--json"]
+    threads = torch.get_num_threads()
+    assert main([*words, "--threads", "1"]) == 0
+    torch.set_num_threads(threads)
+    out, err = capsys.readouterr()
+    assert list(json.loads(out)["contenders"]) == ["gf-lstm"]
+    assert "lstm-bfloat16 is left out: could not create a primitive" in err
+    assert main([*words, "--models", "lstm-bfloat16"]) == 2
+    assert "--models lstm-bfloat16: could not create a primitive" in capsys.readouterr().err
+
+
+def test_rounding_takes_part_where_the_cpu_has_an_instruction_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for precision, expected in (("float32", {"float32"}), ("bfloat16", {"float32", "bfloat16"})):
+        monkeypatch.setattr("gfrnn.bench.learning.contenders.resolve", lambda asked, found=precision: found)
+        assert {contender.precision for contender in unless_named()} == expected
 
 
 def test_a_contender_that_diverges_is_said_to(tmp_path: Path) -> None:

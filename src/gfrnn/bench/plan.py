@@ -8,7 +8,8 @@ SECTIONS = (
     *("machine", "train", "precision", "forward", "generate"),
     *("memory", "minibatch", "updates", "scaling", "sizes"),
 )
-LEARNERS = ("gf-lstm", "lstm", "mingru", "transformer")  # of --learning, see learning/contenders.py
+# of --learning, see learning/contenders.py
+LEARNERS = ("gf-lstm", "gf-lstm-bfloat16", "lstm", "lstm-bfloat16", "mingru", "transformer")
 
 
 @dataclass(frozen=True)

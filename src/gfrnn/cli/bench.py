@@ -27,7 +27,8 @@ def main(argv: list[str]) -> int:
         "--learning",
         action="store_true",
         help="instead: what one would pick otherwise (nn.LSTM, minGRU, a transformer) learns beside ours, with as many "
-        "parameters and minutes; with --out what is done stays done, and the same command goes on",
+        "parameters and minutes; with --out what is done stays done, and the same command goes on; processes with "
+        "other --models may share a folder",
     )
     parser.add_argument("--minutes", type=float, help="learning: of updates for each model, on one thread [30]")
     parser.add_argument("--search-minutes", type=float, help="learning: for each learning rate [a tenth of --minutes]")
@@ -102,7 +103,7 @@ def refuse_mixtures(args: Namespace) -> None:
 def learning_bench(args: Namespace) -> int:
     import torch
 
-    from gfrnn.bench.learning.contenders import CONTENDERS
+    from gfrnn.bench.learning.contenders import CONTENDERS, unless_named, why_not
     from gfrnn.bench.learning.output import as_markdown, race_all
     from gfrnn.bench.learning.race import Race
     from gfrnn.cli.progress import displays
@@ -115,7 +116,13 @@ def learning_bench(args: Namespace) -> int:
     text = corpus.load(args.data)
     if text.fallback:
         tell(corpus.EXCERPT_NOTE)
-    chosen = [contender for contender in CONTENDERS if contender.name in (args.models or LEARNERS)]
+    chosen = [contender for contender in CONTENDERS if contender.name in args.models] if args.models else unless_named()
+    for contender in list(chosen):
+        if why := why_not(contender):
+            if args.models:
+                raise UsageError(f"--models {contender.name}: {why}")
+            tell(f"{contender.name} is left out: {why}")
+            chosen.remove(contender)
     symbols = lambda part: Vocabulary().encode(part, text.name)  # noqa: E731
     progress = displays(args.quiet or args.json)
     results = race_all(chosen, text, symbols, race, torch.get_num_threads(), args.out, progress)

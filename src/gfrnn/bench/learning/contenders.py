@@ -1,15 +1,18 @@
-"""Who takes part: what each is, how it is built, and how it reads the text."""
+"""Who takes part: what each is, how it is built, how it reads the text, and how it multiplies."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
 from torch import nn
 
+from gfrnn.bench import probe
 from gfrnn.bench.learning.min_gru import MinGRU
 from gfrnn.bench.learning.torch_lstm import TorchLSTM
 from gfrnn.bench.learning.transformer import Transformer
 from gfrnn.bench.plan import VOCABULARY
 from gfrnn.models.char_lm import CharLM
+from gfrnn.models.precision import precisely, resolve
 
 SYMBOLS = VOCABULARY
 CARRIED = "everything: state carried on"
@@ -25,6 +28,7 @@ class Contender:
     rows: int = 16
     length: int = 50
     context: int | None = None  # what a scored character sees at most; None: state is carried from the text's beginning
+    precision: str = "float32"  # of products, while it learns; it is scored in float32
 
     @property
     def sees(self) -> str:
@@ -32,13 +36,23 @@ class Contender:
         return CARRIED if self.context is None else f"{self.context // 2} to {self.context} characters"
 
 
+def rounding(contender: Contender) -> Contender:
+    """The same, learning with products in bfloat16."""
+    name, about = f"{contender.name}-bfloat16", f"{contender.about}, learning in bfloat16"
+    return replace(contender, name=name, about=about, precision="bfloat16")
+
+
+OURS = Contender(
+    "gf-lstm",
+    "gated-feedback LSTM 3x140 with the paper's skips, normalised",
+    lambda: CharLM("lstm", 140, 3, input_std=0.5, forget_bias=1.0, normalise=True),
+)
+TORCHS = Contender("lstm", "torch.nn.LSTM 3x224", lambda: TorchLSTM(SYMBOLS, 224, 3))
 CONTENDERS = (
-    Contender(
-        "gf-lstm",
-        "gated-feedback LSTM 3x140 with the paper's skips, normalised",
-        lambda: CharLM("lstm", 140, 3, input_std=0.5, forget_bias=1.0, normalise=True),
-    ),
-    Contender("lstm", "torch.nn.LSTM 3x224", lambda: TorchLSTM(SYMBOLS, 224, 3)),
+    OURS,
+    rounding(OURS),
+    TORCHS,
+    rounding(TORCHS),
     Contender("mingru", "minGRU, 5 blocks of width 200", lambda: MinGRU(SYMBOLS, 200, 5)),
     Contender(
         "transformer",
@@ -49,3 +63,23 @@ CONTENDERS = (
         context=256,
     ),
 )
+
+
+def why_not(contender: Contender) -> str:
+    """Why it cannot learn here, or nothing. A copy of this process tries it, and may die of it."""
+    if contender.precision == "float32":
+        return ""
+
+    def update() -> None:
+        model, ids = contender.build(), torch.zeros(contender.length + 1, contender.rows, dtype=torch.long)
+        with precisely(contender.precision, model):
+            nats, _ = model.nats(ids[:-1], ids[1:])  # type: ignore[operator]
+        nats.mean().backward()
+
+    return probe.why_not(update)
+
+
+def unless_named() -> list[Contender]:
+    """Who takes part when nobody is named: rounding to bfloat16 makes sense where the CPU has an instruction for it."""
+    rounds = resolve("auto") == "bfloat16"
+    return [contender for contender in CONTENDERS if rounds or contender.precision == "float32"]

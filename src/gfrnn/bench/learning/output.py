@@ -32,7 +32,7 @@ def race_all(
     out: Path | None,
     progress: Callable[[str], Any],
 ) -> dict[str, Any]:
-    """Every contender in turn; with a folder `out` what is done stays done."""
+    """Every contender in turn; with a folder `out` what is done stays done, also what another process does there."""
     about = {
         "text": text.name,
         "text_sha256": text.sha256,
@@ -47,7 +47,7 @@ def race_all(
     for contender in contenders:
 
         def keep(result: dict[str, Any]) -> None:
-            results["contenders"][result["name"]] = result
+            results["contenders"] |= others(out) | {result["name"]: result}
             save(results, out)
 
         run(contender, texts, race, progress, results["contenders"].get(contender.name), keep)
@@ -62,6 +62,14 @@ def begin(out: Path | None, about: dict[str, Any]) -> dict[str, Any]:
     for name in ("text_sha256", "threads", "race"):
         if found.get(name) != json.loads(json.dumps(about[name])):
             raise UsageError(f"{out / NUMBERS} is of another race (its {name} differs): name another folder with --out")
+    return found
+
+
+def others(out: Path | None) -> dict[str, Any]:
+    """What is in the folder by now: other processes may have written there, of other contenders."""
+    if out is None or not (out / NUMBERS).exists():
+        return {}
+    found: dict[str, Any] = unpack_json(read_small(out / NUMBERS), out / NUMBERS)["contenders"]
     return found
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gfrnn.bench.learning.contenders import Contender
+from gfrnn.models.precision import precisely
 
 WARMUP_UPDATES, CLIP, BETAS = 100, 1.0, (0.9, 0.99)
 STREAMS, WARM, CHUNK = 64, 1000, 100  # in scoring: texts side by side, characters read before each, steps at a time
@@ -106,7 +107,8 @@ def learn(
         started = time.perf_counter()
         used = used_up(spent, minutes)
         optimizer.param_groups[0]["lr"] = rate * (1 - used) * min(1.0, (updates + 1) / WARMUP_UPDATES)
-        nats, state = model.nats(window[:-1], window[1:], state)  # type: ignore[operator]
+        with precisely(contender.precision, model):
+            nats, state = model.nats(window[:-1], window[1:], state)  # type: ignore[operator]
         optimizer.zero_grad()
         nats.mean().backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
@@ -167,6 +169,7 @@ def run(
         "rows": contender.rows,
         "length": contender.length,
         "sees": contender.sees,
+        "precision": contender.precision,
         "search": [],
     }
     words = f"{result['parameters']:,} parameters"
