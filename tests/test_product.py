@@ -13,7 +13,16 @@ from gfrnn.products import rounded
 
 pytestmark = pytest.mark.skipif(bool(cpu.why_unavailable()), reason="; ".join(cpu.why_unavailable()))
 
-SIZES = [(1, 1, 1), (3, 2, 5), (16, 32, 32), (17, 33, 65), (40, 140, 23), (130, 520, 47), (205, 70, 64)]  # M, K, N
+SIZES = [
+    (1, 1, 1),
+    (3, 2, 5),
+    (16, 32, 32),
+    (17, 33, 65),
+    (40, 140, 23),
+    (130, 520, 47),
+    (205, 70, 64),
+    (70, 2100, 40),
+]  # M, K, N
 
 
 def matrix(rows: int, columns: int, turned: bool, scale: float = 1.0) -> Tensor:

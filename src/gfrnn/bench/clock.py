@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 WORK = ("characters", "flops", "bytes")
-SAMPLE_SECONDS = 0.02  # a sample repeats its work until it takes about as long
+SAMPLE_SECONDS = 0.25  # a sample repeats its work until it takes about as long: a training repeats its step, too
 
 
 @dataclass(frozen=True)

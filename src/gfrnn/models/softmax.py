@@ -27,17 +27,22 @@ class SymbolNats(torch.autograd.Function):
     ) -> Tensor:
         with no_autocast(weight):
             logits = product(features.to(weight.dtype), weight.t(), products, bias)
+        keep = any(ctx.needs_input_grad)
+        ctx.products, ctx.fused = products, fits_op(logits)
+        if ctx.fused:
+            if keep:
+                ctx.save_for_backward(features, weight, logits)
+            return cpu.softmax_nats_(logits, targets, keep)
         buffer = logits.to(torch.promote_types(logits.dtype, torch.float32))
         buffer.sub_(buffer.amax(1, keepdim=True))
         index = targets[:, None]
         picked = buffer.gather(1, index).squeeze(1)
         total = buffer.exp_().sum(1)
         nats = total.log().sub_(picked)
-        if any(ctx.needs_input_grad):
+        if keep:
             buffer.div_(total[:, None])
             buffer.scatter_add_(1, index, buffer.new_full((), -1.0).expand_as(index))
             ctx.save_for_backward(features, weight, buffer)
-            ctx.products = products
         return nats
 
     @staticmethod
@@ -45,15 +50,23 @@ class SymbolNats(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         features, weight, difference = ctx.saved_tensors
         need, products = ctx.needs_input_grad, ctx.products
-        d_logits = factor((difference * cotangents[0][:, None]).to(weight.dtype), products)
+        if ctx.fused:
+            d_logits, d_bias = cpu.softmax_backward(difference, cotangents[0], products is not None)
+        else:
+            d_logits = factor((difference * cotangents[0][:, None]).to(weight.dtype), products)
+            d_bias = d_logits.sum(0) if need[2] else None
         with no_autocast(weight):
             return (
                 product(d_logits, weight, products).to(features.dtype) if need[0] else None,
                 product(d_logits.t(), features.to(weight.dtype), products) if need[1] else None,
-                d_logits.sum(0) if need[2] else None,
+                d_bias if need[2] else None,
                 None,
                 None,
             )
+
+
+def fits_op(tensor: Tensor) -> bool:
+    return tensor.device.type == "cpu" and tensor.dtype == torch.float32 and not cpu.why_unavailable()
 
 
 def factor(tensor: Tensor, products: torch.dtype | None) -> Tensor:
@@ -62,7 +75,7 @@ def factor(tensor: Tensor, products: torch.dtype | None) -> Tensor:
 
 def product(a: Tensor, b: Tensor, products: torch.dtype | None, bias: Tensor | None = None) -> Tensor:
     """a (M, K) times b (K, N), plus bias."""
-    if products is not None and a.device.type == "cpu" and a.dtype == torch.float32 and not cpu.why_unavailable():
+    if products is not None and fits_op(a):
         return cpu.rounded_product(a, b, bias)
     a, b = factor(a, products), factor(b, products)
     return a @ b if bias is None else torch.addmm(bias, a, b)

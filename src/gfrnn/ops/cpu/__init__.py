@@ -110,6 +110,18 @@ def rounded_product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     return c
 
 
+def softmax_nats_(logits: Tensor, targets: Tensor, keep: bool) -> Tensor:
+    """-ln p(target) of every row (N, V). The logits are lost: if `keep`, they become p - onehot(target)."""
+    nats: Tensor = torch.ops.gfrnn.softmax_nats_(logits, targets, keep)
+    return nats
+
+
+def softmax_backward(difference: Tensor, d_nats: Tensor, rounded: bool) -> tuple[Tensor, Tensor]:
+    """The gradient of the logits, rounded to bfloat16 if asked for, and its sum over the rows."""
+    d_logits, d_bias = torch.ops.gfrnn.softmax_backward(difference, d_nats, rounded)
+    return d_logits, d_bias
+
+
 def scan(call: Call) -> Scanned:
     spec, state, lengths, masks = call.spec, call.state, call.lengths, call.dropout_masks
     x = call.x if call.x.is_floating_point() else call.x.to(torch.int64)
@@ -269,8 +281,20 @@ def _fake_product(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
     return a.new_empty(a.shape[0], b.shape[1])
 
 
+def _fake_nats(logits: Tensor, targets: Tensor, keep: bool) -> Tensor:
+    _expect_one_device(logits, targets)
+    return logits.new_empty(logits.shape[0])
+
+
+def _fake_softmax_backward(difference: Tensor, d_nats: Tensor, rounded: bool) -> tuple[Tensor, Tensor]:
+    _expect_one_device(difference, d_nats)
+    return difference.new_empty(difference.shape), difference.new_empty(difference.shape[1])
+
+
 if not _MISSING:
     torch.library.register_fake("gfrnn::rounded_product", _fake_product)
+    torch.library.register_fake("gfrnn::softmax_nats_", _fake_nats)
+    torch.library.register_fake("gfrnn::softmax_backward", _fake_softmax_backward)
     torch.library.register_fake("gfrnn::scan_forward", _fake_forward)
     torch.library.register_fake("gfrnn::scan_backward", _fake_backward)
     torch.library.register_autograd("gfrnn::scan_forward", _differentiate, setup_context=_remember)

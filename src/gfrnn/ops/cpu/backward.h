@@ -32,6 +32,19 @@ void backward_rows(const Backward<F>& b, const PackedLayers<Mode>& packed, Carri
     to_up[m] = d_up.get() + m * H;
     from_zero[m] = zeros.get();
   }
+  // What layer j's unit will read at timestep t, which the forward wrote long ago.
+  Errands errands;
+  auto expect = [&](int64_t t, int64_t j) {
+    errands.forget();
+    for (int64_t m = 0; m < running(f.active, t, first, last); m++) {
+      const int64_t at = t * s.B + first + m, before = (at - s.B) * LH + j * H;
+      errands.add(f.saved + at * LP + j * P, P);
+      if (t == 0) continue;
+      errands.add(f.h + before, H);
+      if (s.cell()) errands.add(f.c + before, H);
+      if (b.dh) errands.add(b.dh + before, H);
+    }
+  };
   const TileRegisters<Mode> registers;
   int64_t k = first;
   for (int64_t t = t1 - 1; t >= t0; k += f.active[t--]) {
@@ -54,14 +67,15 @@ void backward_rows(const Backward<F>& b, const PackedLayers<Mode>& packed, Carri
                          c_prev ? carried.dc.get() + (first + m) * LH + j * H : nullptr, to_past[m] + j * H,
                          deltas + m * LP + j * P);
       }
+      if (j > 0 || t > t0) expect(j > 0 ? t : t - 1, j > 0 ? j - 1 : s.L - 1);
       for (int64_t p = w.past.size(); p-- > 0;) {  // the gated sum first: it yields the global reset gates' deltas
         const Recurrent<const F>& how = w.how[p];
         const F* from = deltas + j * P + how.column;
         if (!how.scaled) {
-          apply<Mode>(w.past[p], split, room.get(), from, LP, M, to_past.data(), to_past.data(), how.at);
+          apply<Mode>(w.past[p], split, room.get(), from, LP, M, to_past.data(), to_past.data(), how.at, &errands);
           continue;
         }
-        apply<Mode>(w.past[p], split, room.get(), from, LP, M, from_zero.data(), to_scaled.data(), 0);
+        apply<Mode>(w.past[p], split, room.get(), from, LP, M, from_zero.data(), to_scaled.data(), 0, &errands);
         for (int64_t m = 0; m < M; m++) {
           const F* g = f.saved + (at + m) * LP + j * P + s.global_at();
           F* d_g = deltas + m * LP + j * P + s.global_at();
@@ -79,10 +93,10 @@ void backward_rows(const Backward<F>& b, const PackedLayers<Mode>& packed, Carri
         }
       }
       const F* from = deltas + j * P;
-      if (b.dx && s.sees_x(j)) apply<Mode>(w.x, split, room.get(), from, LP, M, to_x.data(), to_x.data(), 0);
-      if (j > 0 && !f.masks) apply<Mode>(w.below, split, room.get(), from, LP, M, to_now.data(), to_now.data(), (j - 1) * H);
+      if (b.dx && s.sees_x(j)) apply<Mode>(w.x, split, room.get(), from, LP, M, to_x.data(), to_x.data(), 0, &errands);
+      if (j > 0 && !f.masks) apply<Mode>(w.below, split, room.get(), from, LP, M, to_now.data(), to_now.data(), (j - 1) * H, &errands);
       if (j > 0 && f.masks) {
-        apply<Mode>(w.below, split, room.get(), from, LP, M, from_zero.data(), to_up.data(), 0);
+        apply<Mode>(w.below, split, room.get(), from, LP, M, from_zero.data(), to_up.data(), 0, &errands);
         for (int64_t m = 0; m < M; m++) {
           multiply_rows<F>(to_up[m], to_up[m], f.masks + ((at + m) * (s.L - 1) + j - 1) * H, H);
           add_to<F>(to_now[m] + (j - 1) * H, to_up[m], H);

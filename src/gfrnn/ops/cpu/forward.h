@@ -11,7 +11,7 @@ void forward_rows(const Forward<F>& f, const PackedLayers<Mode>& packed, bool ro
                   int64_t first, int64_t last) {
   const Shape& s = f.shape;
   const int64_t H = s.H, LH = s.L * H, P = s.P(), LP = s.L * P, rows = last - first;
-  const auto room = factor_room<Mode>(rows, larger(s.I, LH));
+  const auto room = factor_room<Mode>(rows, larger(s.I, LH)), past_room = factor_room<Mode>(rows, LH);
   Room<F> scaled(rows * LH), up(rows * H), transient(f.saved ? 0 : rows * LP);
   List<F*> to(rows);
   List<const F*> start(rows);
@@ -21,6 +21,10 @@ void forward_rows(const Forward<F>& f, const PackedLayers<Mode>& packed, bool ro
     if (M == 0) break;
     const F* h_prev = t ? f.h + (at - s.B) * LH : f.h0 + first * LH;
     const F* c_prev = !s.cell() ? nullptr : t ? f.c + (at - s.B) * LH : f.c0 + first * LH;
+    // Of a wiring with feedback every layer hears all of h_{t-1}: its factors are made once.
+    const bool hear_all = s.wiring != STACKED && !s.apart();
+    FactorRows<Mode> past = {};
+    if (hear_all) past = factor_rows<Mode>(h_prev, LH, M, LH, past_room.get());
     F* activations = f.saved ? f.saved + at * LP : transient.get();
     for (int64_t j = 0; j < s.L; j++) {
       const PackedLayer<Mode>& w = packed[j];
@@ -57,7 +61,8 @@ void forward_rows(const Forward<F>& f, const PackedLayers<Mode>& packed, bool ro
           }
           source = scaled.get();
         }
-        apply<Mode>(w.past[p], split, room.get(), source, LH, M, from, to.data(), how.column);
+        apply<Mode>(w.past[p], split, room.get(), source, LH, M, from, to.data(), how.column, nullptr,
+                    hear_all && !how.scaled ? &past : nullptr);
       }
       for (int64_t m = 0; m < M; m++) {
         const int64_t cell = m * LH + j * H;

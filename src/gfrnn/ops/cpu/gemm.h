@@ -79,13 +79,45 @@ struct Ahead {
   using Factor = typename Mode::Factor;
   const Factor *first, *second;
   int64_t stride;  // per step
-  // Tile i of `tiles` of a panel for K terms, which the next panel follows in memory.
-  static Ahead after(const Factor* panel, int64_t K, int64_t i, int64_t tiles) {
-    constexpr int64_t VL = Vec<typename Mode::Number>::size;
-    const int64_t half = padded<Mode>(K) * VL, stride = (VL + tiles - 1) / tiles * Mode::PER;
+  // The stride of each of so many tiles of a panel.
+  static int64_t share(int64_t tiles) {
+    return (Vec<typename Mode::Number>::size + tiles - 1) / larger(tiles, 1) * Mode::PER;
+  }
+  // Tile i of a panel for K terms, which the next panel follows in memory.
+  static Ahead after(const Factor* panel, int64_t K, int64_t i, int64_t stride) {
+    const int64_t half = padded<Mode>(K) * Vec<typename Mode::Number>::size;
     const Factor* next = panel + 2 * half + i * steps<Mode>(K) * stride;
     return {next, next + half, stride};
   }
+};
+
+// Numbers wanted once a product is done, which lie in memory by now: each of its tiles fetches some of them into the second
+// cache, so that memory works while the product is computed.
+class Errands {
+ public:
+  void forget() {
+    ranges_.empty_out();
+    next_ = 0;
+  }
+  template <class F>
+  void add(const F* numbers, int64_t n) {
+    ranges_.push({reinterpret_cast<const char*>(numbers), reinterpret_cast<const char*>(numbers + n)});
+  }
+  void some() {
+    for (int lines = 24; lines > 0 && next_ < ranges_.size(); lines--) {
+      Range& range = ranges_[next_];
+      __builtin_prefetch(range.at, 0, 2);
+      range.at += 64;
+      if (range.at >= range.end) next_++;
+    }
+  }
+
+ private:
+  struct Range {
+    const char *at, *end;
+  };
+  List<Range> ranges_;
+  int64_t next_ = 0;
 };
 
 // A tile of C in registers: MR rows by NV vectors. A is either rows (stride lda) or packed [steps][MR][PER].
@@ -115,8 +147,9 @@ GFRNN_INLINE void accumulate(vec<F> (&tile)[MR][NV], const typename Mode::Factor
 template <class Mode, int MR, int NV, bool PACKED_A, bool WHOLE, class F = typename Mode::Number>
 __attribute__((noinline)) void tile(const typename Mode::Factor* a, int64_t lda, const typename Mode::Factor* b,
                                     int64_t K, const F* const* from, F* const* to, int64_t column, int tail,
-                                    Ahead<Mode> ahead) {
+                                    const Ahead<Mode>& next) {
   constexpr int VL = Vec<F>::size, LAST = NV - 1;  // tail: elements of the last vector, VL if WHOLE
+  Ahead<Mode> ahead{next.first, next.second, next.stride};
   vec<F> sums[MR][NV];
 #pragma GCC unroll 16
   for (int i = 0; i < MR; i++) {
@@ -146,7 +179,7 @@ __attribute__((noinline)) void tile(const typename Mode::Factor* a, int64_t lda,
 
 template <class Mode, int MR, bool PACKED_A, class F = typename Mode::Number>
 void tile_any_width(const typename Mode::Factor* a, int64_t lda, const typename Mode::Factor* b, int64_t K,
-                    const F* const* from, F* const* to, int64_t column, int width, Ahead<Mode> ahead) {
+                    const F* const* from, F* const* to, int64_t column, int width, const Ahead<Mode>& ahead) {
   constexpr int VL = Vec<F>::size;
   if (width == 2 * VL)
     tile<Mode, MR, 2, PACKED_A, true>(a, lda, b, K, from, to, column, VL, ahead);
@@ -160,7 +193,7 @@ void tile_any_width(const typename Mode::Factor* a, int64_t lda, const typename 
 template <class Mode, bool PACKED_A, int MR = TILE_ROWS, class F = typename Mode::Number>
 GFRNN_INLINE void tile_rows(int mr, const typename Mode::Factor* a, int64_t lda, const typename Mode::Factor* b,
                             int64_t K, const F* const* from, F* const* to, int64_t column, int width,
-                            Ahead<Mode> ahead) {
+                            const Ahead<Mode>& ahead) {
   if constexpr (MR == 1) {
     tile_any_width<Mode, 1, PACKED_A>(a, lda, b, K, from, to, column, width, ahead);
   } else {
@@ -175,10 +208,10 @@ GFRNN_INLINE void tile_rows(int mr, const typename Mode::Factor* a, int64_t lda,
 template <class Mode>
 struct Tiles {
   static constexpr int64_t MOST = Mode::TILED ? SIDE : TILE_ROWS;
-  int64_t M, count;
-  explicit Tiles(int64_t rows) : M(rows), count((rows + MOST - 1) / MOST) {}
-  int64_t begin(int64_t i) const { return i * (M / count) + (i < M % count ? i : M % count); }
-  int rows(int64_t i) const { return static_cast<int>(M / count + (i < M % count)); }
+  int64_t count, each, larger_ones;
+  explicit Tiles(int64_t rows) : count((rows + MOST - 1) / MOST), each(rows / larger(count, 1)), larger_ones(rows - each * count) {}
+  int64_t begin(int64_t i) const { return i * each + smaller(i, larger_ones); }
+  int rows(int64_t i) const { return static_cast<int>(each + (i < larger_ones)); }
 };
 
 // A product that starts from other rows than it writes to (a table, and the activations of a new timestep) finds both far
@@ -197,7 +230,7 @@ GFRNN_INLINE void call_for(const F* const* from, F* const* to, int rows, int64_t
 // of `parts` of the N columns.
 template <class Mode, class F = typename Mode::Number>
 void multiply(FactorRows<Mode> a, int64_t M, const typename Mode::Factor* packed, int64_t K, int64_t N,
-              const F* const* from, F* const* to, int64_t column, int64_t part, int64_t parts) {
+              const F* const* from, F* const* to, int64_t column, int64_t part, int64_t parts, Errands* errands = nullptr) {
   if (M == 0) return;
   constexpr int NR = TILE_COLUMNS<F>;
   const Tiles<Mode> tiles(M);
@@ -205,16 +238,18 @@ void multiply(FactorRows<Mode> a, int64_t M, const typename Mode::Factor* packed
   if constexpr (Mode::TILED) {
     return multiply_tiles(M, end - begin, a.data, a.stride, packed + begin * padded<Mode>(K), K, from, to, column + begin);
   }
+  const int64_t share = Ahead<Mode>::share(tiles.count);
   for (int64_t n = begin; n < end; n += NR) {
     const int width = static_cast<int>(smaller(N - n, NR));
+    const typename Mode::Factor* panel = packed + n * padded<Mode>(K);
     for (int64_t i = 0; i < tiles.count; i++) {
       const int64_t m = tiles.begin(i);
-      const typename Mode::Factor* panel = packed + n * padded<Mode>(K);
       const bool last = i + 1 == tiles.count;
+      if (errands) errands->some();
       const int64_t next = last ? 0 : tiles.begin(i + 1);
       if (from != to) call_for<F>(from + next, to + next, tiles.rows(last ? 0 : i + 1), column + n + (last ? NR : 0));
       tile_rows<Mode, false>(tiles.rows(i), a.data + m * a.stride, a.stride, panel, K, from + m, to + m, column + n,
-                             width, Ahead<Mode>::after(panel, K, i, tiles.count));
+                             width, Ahead<Mode>::after(panel, K, i, share));
     }
   }
 }

@@ -54,7 +54,7 @@ class WeightGradients {
     const Forward<F>& f = b_.forward;
     const int64_t L = s_.L, H = s_.H, LH = L * H, P = s_.P();
     if (s_.indices)
-      for (int64_t m = 0; m < M; m++) entries_[k + m] = f.index[at + m] * s_.in_columns();
+      for (int64_t m = 0; m < M; m++) entries_[k + m] = f.index[at + m];
     for (int64_t j = 0; j < L; j++) deltas_[j].lay_down(K, k, M, deltas + j * P, L * P);
     for (const auto& source : sources_) {
       const int64_t j = source.at;
@@ -79,6 +79,7 @@ class WeightGradients {
 
   // Once K rows are there.
   void fill_up_sums(int64_t K) {
+    if (s_.indices) sort_by_entry(K);
     for (const auto& deltas : deltas_)
       for (int64_t i = 0; i < deltas.tiles.size(); i++) fill_up<Mode>(deltas.tile(K, i), deltas.tiles[i].rows, K);
     for (const auto& source : sources_)
@@ -147,12 +148,34 @@ class WeightGradients {
   const Backward<F>& b_;
   const Shape s_;
   List<Deltas<Mode>> deltas_;
-  List<int64_t> entries_;  // of row k: where its index's row of a table begins
+  struct Run {
+    int64_t entry, begin, end;
+  };
+  List<int64_t> entries_;   // of row k: its index, and the row of a table
+  List<int64_t> by_entry_;  // the rows k, those of one index together, in their order
+  List<Run> runs_;          // and where those are
   List<Source<Mode>> sources_;
   List<GradientProduct<F>> products_;
   List<Room<F>> tables_;  // per layer (entries, in_columns()): gradients of PackedLayer::table
   Room<Factor> memory_;
   Room<F> norm_sums_;  // (B, L, norm_width())
+
+  // Rows of one index are added up in a register: a table would be read and written for each of them.
+  void sort_by_entry(int64_t K) {
+    List<int64_t> ends(s_.I);
+    for (int64_t entry = 0; entry < s_.I; entry++) ends[entry] = 0;
+    for (int64_t k = 0; k < K; k++) ends[entries_[k]]++;
+    by_entry_.resize(K);
+    runs_.empty_out();
+    int64_t begin = 0;
+    for (int64_t entry = 0; entry < s_.I; entry++) {
+      const int64_t count = ends[entry];
+      if (count) runs_.push({entry, begin, begin + count});
+      ends[entry] = begin;
+      begin += count;
+    }
+    for (int64_t k = 0; k < K; k++) by_entry_[ends[entries_[k]]++] = k;
+  }
 
   int64_t norm_width() const { return s_.normed() ? 2 * s_.G() * s_.H : 0; }
 
@@ -220,29 +243,36 @@ class WeightGradients {
       }
       return;
     }
+    const int64_t share = Ahead<Mode>::share(last - first);
     for (int64_t n = 0; n < source.N; n += NR) {
       const int width = static_cast<int>(smaller(source.N - n, NR));
       const Factor* panel = source.panels + n * padded<Mode>(K);
       for (int64_t i = first; i < last; i++) {
         const auto& tile = deltas.tiles[i];
         F* const* to = product.to.data() + (tile.column - deltas.tiles[product.first].column);
+        if (i + 1 < last) call_for<F>(to + tile.rows, to + tile.rows, deltas.tiles[i + 1].rows, product.column + n);
         tile_rows<Mode, true>(tile.rows, deltas.tile(K, i), 0, panel, K, to, to, product.column + n, width,
-                              Ahead<Mode>::after(panel, K, i - first, last - first));
+                              Ahead<Mode>::after(panel, K, i - first, share));
       }
     }
   }
 
   void add_to_table(const GradientProduct<F>& product, int64_t K, int64_t first, int64_t last) {
-    const int64_t j = product.layer;
+    constexpr int64_t SOON = 8;  // a table's rows lie far apart: each is called for so many before its turn
+    const int64_t j = product.layer, columns = s_.in_columns();
     for (int64_t i = first; i < last; i++) {
       const auto& tile = deltas_[j].tiles[i];
       const Factor* deltas = deltas_[j].tile(K, i);
       F* to = tables_[j].get() + tile.column;
       for_lanes<F>(tile.rows, [&](Lane<F> l) {
         if (s_.looks_up(j)) {
-          for (int64_t k = 0; k < K; k++) {
-            F* row = to + entries_[k];
-            l.put(row, l.get(row) + values_at<Mode>(l, deltas, tile.rows, k));
+          for (int64_t i = 0; i < runs_.size(); i++) {
+            const Run& run = runs_[i];
+            if (i + SOON < runs_.size()) __builtin_prefetch(to + runs_[i + SOON].entry * columns + l.at, 1);
+            vec<F> sum = {};
+            for (int64_t n = run.begin; n < run.end; n++) sum += values_at<Mode>(l, deltas, tile.rows, by_entry_[n]);
+            F* row = to + run.entry * columns;
+            l.put(row, l.get(row) + sum);
           }
         } else {
           vec<F> sum = l.get(to);

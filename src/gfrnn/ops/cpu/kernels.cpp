@@ -6,6 +6,7 @@
 #include "product.h"
 #ifndef GFRNN_ROUNDED_ONLY
 #include "generate.h"
+#include "softmax.h"
 #endif
 
 namespace gfrnn {
@@ -21,6 +22,7 @@ extern const Kernels GFRNN_JOIN(kernels_, GFRNN_ISA);
 const Kernels GFRNN_JOIN(kernels_, GFRNN_ISA) = {{GFRNN_STRING(GFRNN_ISA), forward<Bfloat16>, backward<Bfloat16>, product<Bfloat16>},
                                                  forward<Exact<float>>, forward<Exact<double>>,
                                                  backward<Exact<float>>, backward<Exact<double>>,
+                                                 softmax<float>, softmax_backward<float>,
                                                  generate_packed_bytes, generate_pack, generate};
 #endif
 }  // namespace gfrnn

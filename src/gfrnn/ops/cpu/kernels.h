@@ -131,6 +131,24 @@ struct Product {
   bool a_columns, b_columns;
 };
 
+// The cost of a softmax, see softmax.h.
+template <class F>
+struct Softmax {
+  F* logits;               // (N, V): in; out, if kept, p - onehot(target)
+  const int64_t* targets;  // (N,)
+  F* nats;                 // (N,)
+  int64_t N, V;
+  bool keep;
+};
+
+template <class F>
+struct SoftmaxBackward {
+  const F *difference, *d_nats;  // (N, V), (N,)
+  F *d_logits, *d_bias;          // (N, V), (V,)
+  int64_t N, V;
+  bool rounded;
+};
+
 // What rounds the factors of products, see products.h.
 struct Rounded {
   const char* isa;
@@ -145,6 +163,8 @@ struct Kernels {
   void (*forward_double)(const Forward<double>&, const Parallel&);
   void (*backward_float)(const Backward<float>&, const Parallel&);
   void (*backward_double)(const Backward<double>&, const Parallel&);
+  void (*softmax)(const Softmax<float>&, const Parallel&);
+  void (*softmax_backward)(const SoftmaxBackward<float>&, const Parallel&);
   int64_t (*generate_packed_bytes)(const Generate&);
   void (*generate_pack)(const Generate&);
   void (*generate)(const Generate&, const Team&);

@@ -4,6 +4,7 @@
 #include "arguments.h"
 #include "machine.h"
 #include "product_op.h"
+#include "softmax_op.h"
 #include "text_op.h"
 
 namespace {
@@ -183,6 +184,8 @@ STABLE_TORCH_LIBRARY(gfrnn, m) {
       "Tensor uniform, float temperature, int top_k, float top_p, int unit, int wiring, bool own, bool input_skip, "
       "float epsilon, bool half) -> (Tensor, Tensor, Tensor, Tensor)");
   m.def("rounded_product(Tensor a, Tensor b, Tensor? bias) -> Tensor");
+  m.def("softmax_nats_(Tensor(a!) logits, Tensor targets, bool keep) -> Tensor");
+  m.def("softmax_backward(Tensor difference, Tensor d_nats, bool rounded) -> (Tensor, Tensor)");
   m.def("isa() -> str");
   m.def("units() -> str");
   m.def("wirings() -> str");
@@ -194,6 +197,8 @@ STABLE_TORCH_LIBRARY_IMPL(gfrnn, CPU, m) {
   m.impl("generate_pack", TORCH_BOX(&generate_pack));
   m.impl("generate", TORCH_BOX(&generate));
   m.impl("rounded_product", TORCH_BOX(&rounded_product));
+  m.impl("softmax_nats_", TORCH_BOX(&softmax_nats_));
+  m.impl("softmax_backward", TORCH_BOX(&softmax_backward));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(gfrnn, CompositeExplicitAutograd, m) {

@@ -15,14 +15,15 @@ struct Packed {
 };
 
 // to += a * weights. With fewer rows in the batch than threads, the threads share the columns of each product.
-// room: for the factors of the M rows of a, where those are not as they lie (factor_room()).
+// room: for the factors of the M rows of a, where those are not as they lie (factor_room()); known: they are there already.
 template <class Mode, class F = typename Mode::Number>
 void apply(const Packed<Mode>& w, const Parallel* split, typename Mode::Factor* room, const F* a, int64_t lda, int64_t M,
-           const F* const* from, F* const* to, int64_t column) {
-  const FactorRows<Mode> factors = w.data ? factor_rows<Mode>(a, lda, M, w.K, room) : FactorRows<Mode>{};
+           const F* const* from, F* const* to, int64_t column, Errands* errands = nullptr,
+           const FactorRows<Mode>* known = nullptr) {
+  const FactorRows<Mode> factors = !w.data ? FactorRows<Mode>{} : known ? *known : factor_rows<Mode>(a, lda, M, w.K, room);
   auto part = [&](int64_t i, int64_t parts) {
     if (w.data)
-      multiply<Mode>(factors, M, w.data, w.K, w.N, from, to, column, i, parts);
+      multiply<Mode>(factors, M, w.data, w.K, w.N, from, to, column, i, parts, split ? nullptr : errands);
     else
       multiply_unpacked<Mode>(a, lda, M, w.rows.data(), w.K, w.N, from, to, column, i, parts);
   };

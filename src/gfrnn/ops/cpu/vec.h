@@ -151,11 +151,16 @@ GFRNN_INLINE void for_lanes(int64_t n, Body body) {
   if (at < n) body(Lane<F>{at, static_cast<int>(n - at)});
 }
 
+// Halves are added until one number is left: a chain of additions would take four times as long.
 template <class F>
 GFRNN_INLINE F sum(vec<F> v) {
-  F total = 0;
-  for (int i = 0; i < Vec<F>::size; i++) total += v[i];
-  return total;
+  F parts[Vec<F>::size];
+  store<F>(parts, v);
+#pragma GCC unroll 4
+  for (int half = Vec<F>::size / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+    for (int i = 0; i < half; i++) parts[i] += parts[i + half];
+  return parts[0];
 }
 
 // Of two rows: the first one's lanes with bit S set change places with the second one's lanes S before them.
@@ -183,6 +188,18 @@ GFRNN_INLINE void transpose(vec<F> (&rows)[Vec<F>::size]) {
   }
 }
 
+// Between low and high; NaN stays NaN.
+template <class F>
+GFRNN_INLINE vec<F> clamped(vec<F> x, F low, F high) {
+  const vec<F> lows = broadcast<F>(low), highs = broadcast<F>(high);
+#if defined(__AVX512F__)  // of two numbers that cannot be compared these give the second
+  if constexpr (sizeof(F) == 4)
+    return reinterpret_cast<vec<F>>(_mm512_maskz_max_ps(0xffff, reinterpret_cast<__m512>(lows), _mm512_maskz_min_ps(0xffff, reinterpret_cast<__m512>(highs), reinterpret_cast<__m512>(x))));
+#endif
+  const vec<F> y = x > highs ? highs : x;
+  return y < lows ? lows : y;
+}
+
 // e^x = 2^n e^r with n = round(x / ln 2), |r| <= ln 2 / 2, e^r - 1 by its Taylor series to the last bit of the type.
 // x is clamped so that 2^n is a normal number; NaN stays NaN.
 template <class V>
@@ -192,9 +209,7 @@ struct Exponential {
 
 GFRNN_INLINE Exponential<vec<float>> split_exp(vec<float> x) {
   typedef Vec<float>::ints ints;
-  const vec<float> high = broadcast<float>(80.0f), low = broadcast<float>(-87.0f);  // 1 / e^80 is a normal number
-  vec<float> y = x > high ? high : x;
-  y = y < low ? low : y;
+  const vec<float> y = clamped(x, -87.0f, 80.0f);  // 1 / e^80 is a normal number
   const float magic = 12582912.0f;  // 1.5 * 2^23: adding and subtracting it rounds to an integer
   const vec<float> n = (y * 1.44269504088896341f + magic) - magic;
   vec<float> r = y - n * 0.693359375f;  // ln 2 in two parts
@@ -212,9 +227,7 @@ GFRNN_INLINE Exponential<vec<float>> split_exp(vec<float> x) {
 
 GFRNN_INLINE Exponential<vec<double>> split_exp(vec<double> x) {
   typedef Vec<double>::ints ints;
-  const vec<double> high = broadcast<double>(709.0), low = broadcast<double>(-708.0);
-  vec<double> y = x > high ? high : x;
-  y = y < low ? low : y;
+  const vec<double> y = clamped(x, -708.0, 709.0);
   const double magic = 6755399441055744.0;  // 1.5 * 2^52
   const vec<double> n = (y * 1.4426950408889634074 + magic) - magic;
   vec<double> r = y - n * 6.93147180369123816490e-01;
