@@ -179,7 +179,7 @@ class Page:
             raise ScriptError(details.get("exception", {}).get("description", details["text"]))
         return answer["result"].get("value")
 
-    def wait(self, condition: str) -> Any:
+    def expect(self, condition: str) -> Any:
         """Until an expression is true."""
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:

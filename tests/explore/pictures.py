@@ -22,7 +22,7 @@ QUIET = "gfrnn.numbers().models.every((model) => model.current)"
 
 def take(tab: Page, name: str, top: float, height: float) -> None:
     """A part of the page in few colours, which is a third of the bytes."""
-    tab.wait(QUIET)
+    tab.expect(QUIET)
     path = DOCS / f"{name}.png"
     width = tab.run("document.documentElement.clientWidth")
     tab.picture(path, whole=False, clip={"x": 0, "y": top, "width": width, "height": height})
@@ -47,7 +47,7 @@ def main() -> None:
             tab.goto(address(one, "ropic]]"))
             tab.run("gfrnn.ready")
             tab.click(".try-each")
-            tab.wait("document.querySelector('.tried').textContent.includes('most')")
+            tab.expect("document.querySelector('.tried').textContent.includes('most')")
             take(tab, "explorer", 0, 1680)
         with browser.page(width=360, height=800, dark=True) as tab:
             tab.goto(address(one, "Isotropic]]"))
@@ -60,8 +60,8 @@ def main() -> None:
             take(tab, "explorer-two", 0, 1763)
             tab.choose("#writing [name=max_new]", "700")
             tab.click("#writing .primary")
-            tab.wait("document.querySelector('#writing .stop').disabled")
-            tab.wait("document.querySelectorAll('#written table').length > 1")
+            tab.expect("document.querySelector('#writing .stop').disabled")
+            tab.expect("document.querySelectorAll('#written table').length > 1")
             card = "document.querySelector('#writing').closest('.card').getBoundingClientRect()"
             top, height = tab.run(f"(() => {{ const b = {card}; return [b.top + scrollY - 15, b.height + 30] }})()")
             take(tab, "explorer-writing", top, height)

@@ -19,7 +19,8 @@ def test_axe_finds_nothing(look: str, opened: Any, axe: str) -> None:
     tab.choose("#writing [name=max_new]", "20")
     tab.run(OPEN_ALL)
     tab.click("#writing .primary")
-    tab.wait("document.querySelector('#writing .stop').disabled && document.querySelector('#written pre').textContent")
+    tab.expect("document.querySelector('#writing .stop').disabled")
+    tab.expect("document.querySelector('#written pre').textContent")
     tab.run(axe + "\n; 0")
     found = tab.run("axe.run(document, {resultTypes: ['violations']}).then((found) => found.violations)")
     assert [(one["id"], [node["html"][:120] for node in one["nodes"][:3]]) for one in found] == []
@@ -42,15 +43,15 @@ def test_buttons_answer_the_keyboard(opened: Any) -> None:
     tab = opened()
     tab.run("document.querySelector('.all-one').focus()")
     tab.key("Enter")
-    tab.wait("gfrnn.numbers().models[0].held.every((gate) => gate === 1)")
+    tab.expect("gfrnn.numbers().models[0].held.every((gate) => gate === 1)")
     tab.run("document.querySelector('.all-learnt').focus()")
     tab.key(" ")
-    tab.wait("gfrnn.numbers().models[0].held.every((gate) => gate === null)")
+    tab.expect("gfrnn.numbers().models[0].held.every((gate) => gate === null)")
 
 
 def test_values_are_there_as_text(opened: Any) -> None:
     tab = opened()
     tab.run(OPEN_ALL)
-    tab.wait("[...document.querySelectorAll('figure table')].every((table) => table.rows.length > 3)")
+    tab.expect("[...document.querySelectorAll('figure table')].every((table) => table.rows.length > 3)")
     assert "bits per character" in tab.text("#spoken")
     assert tab.run("[...document.querySelectorAll('svg')].every((svg) => svg.getAttribute('aria-label').length > 20)")

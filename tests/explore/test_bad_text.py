@@ -25,7 +25,7 @@ def test_strange_texts_are_read(opened: Any) -> None:
     for text in STRANGE:
         tab.choose("#text", text, "input")
         expected = list(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode())
-        tab.wait(f"gfrnn.numbers().models[0].bits.length === {len(expected)}")
+        tab.expect(f"gfrnn.numbers().models[0].bits.length === {len(expected)}")
         assert tab.run("gfrnn.numbers().bytes") == expected, ascii(text)
         tab.key("End")
         tab.click("#step-back")
@@ -36,13 +36,13 @@ def test_strange_texts_are_read(opened: Any) -> None:
 def test_what_the_model_does_not_know(opened: Any) -> None:
     tab = opened()
     put(tab, "a\x00b")
-    tab.wait(
+    tab.expect(
         "document.getElementById('told').textContent.startsWith('1 bytes that tiny does not know are read as “?”')"
     )
     assert tab.run("[...document.querySelectorAll('#mirror .unknown')].length") == 1
     assert tab.run("gfrnn.numbers().models[0].bits") == tab.run("gfrnn.score('a?b')")
     tab.choose("#unknown", "refuse")
-    tab.wait("document.getElementById('told').textContent.includes('0x00 at offset 1')")
+    tab.expect("document.getElementById('told').textContent.includes('0x00 at offset 1')")
     assert tab.text(".bpc") == "–"
     put(tab, "ab")
     assert tab.text("#told") == ""
@@ -74,10 +74,10 @@ def test_a_paste_of_five_megabytes(opened: Any) -> None:
         "(() => { const area = document.getElementById('text'); area.focus(); area.value = 'word é\\n'.repeat(625000);"
         " area.dispatchEvent(new Event('input')); })()"
     )
-    tab.wait("gfrnn.numbers().models[0].bits.length === 10000")
+    tab.expect("gfrnn.numbers().models[0].bits.length === 10000")
     assert "up to 10,000 bytes: 4,990,000 more were left out" in tab.text("#told")
     settled(tab, "word é\n" * 1250)
     long = "gfrnn.score('word\\n'.repeat(20000), {told: () => told++})"
     tab.run(f"globalThis.told = 0; {long}.then((bits) => {{ globalThis.bits = bits.length }}); 0")
-    tab.wait("told > 1 || globalThis.bits")  # the page answers while it is read
-    tab.wait("globalThis.bits === 100000")
+    tab.expect("told > 1 || globalThis.bits")  # the page answers while it is read
+    tab.expect("globalThis.bits === 100000")

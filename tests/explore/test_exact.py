@@ -185,7 +185,7 @@ def test_tags_are_counted_as_in_reports(opened: Any) -> None:
         "two", "#" + "t=%3Ctitle%3Ex%3C%2Ftitle%3E%3Cminor%20%2F%3E%5B%5B%20%7B%7Ba%7D%7D%20%5B%5Bb%5D%5D&c=40"
     )
     tab.click("#writing .primary")
-    tab.wait(
+    tab.expect(
         "document.querySelector('#writing .stop').disabled && document.querySelector('#written tbody tr') !== null"
     )
     for number in range(1, 3):

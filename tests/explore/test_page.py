@@ -69,8 +69,8 @@ def test_arrow_keys_step_through_the_network(opened: Any) -> None:
     put(tab, TEXT, 5)
     before, next_before = arrows(tab), tab.text(".next")
     tab.key("ArrowRight")
-    tab.wait("gfrnn.numbers().cursor === 6")
-    tab.wait(f"document.querySelector('.next').textContent !== {json.dumps(next_before)}")
+    tab.expect("gfrnn.numbers().cursor === 6")
+    tab.expect(f"document.querySelector('.next').textContent !== {json.dumps(next_before)}")
     assert arrows(tab) != before
     gates = np.array(numbers(tab)["gates"])[5]
     shown = tab.run("[...document.querySelectorAll('.switches .g')].map((output) => Number(output.textContent))")
@@ -82,17 +82,17 @@ def test_buttons_and_strips_step_too(opened: Any) -> None:
     tab = opened()
     put(tab, TEXT, 0)
     tab.click("#step-on")
-    tab.wait("gfrnn.numbers().cursor === 1")
+    tab.expect("gfrnn.numbers().cursor === 1")
     tab.click("#step-back")
-    tab.wait("gfrnn.numbers().cursor === 0")
+    tab.expect("gfrnn.numbers().cursor === 0")
     tab.run("document.querySelector('.strips .canvas').focus()")
     tab.key("End")
-    tab.wait(f"gfrnn.numbers().cursor === {len(TEXT)}")
+    tab.expect(f"gfrnn.numbers().cursor === {len(TEXT)}")
     tab.key("ArrowLeft")
-    spoken = tab.wait("document.querySelector('.strips .canvas').getAttribute('aria-valuetext')")
+    spoken = tab.expect("document.querySelector('.strips .canvas').getAttribute('aria-valuetext')")
     assert re.match(r">  \d+\.\d\d bits   g 1→3 0\.\d\d", spoken)
     tab.click("#play")
-    tab.wait(f"gfrnn.numbers().cursor === {len(TEXT)} && document.querySelector('#play').textContent === 'Play'")
+    tab.expect(f"gfrnn.numbers().cursor === {len(TEXT)} && document.querySelector('#play').textContent === 'Play'")
 
 
 def test_a_strip_tells_what_is_under_the_pointer(opened: Any) -> None:
@@ -104,10 +104,10 @@ def test_a_strip_tells_what_is_under_the_pointer(opened: Any) -> None:
     )
     at = {"x": box[0] + 44 + 12 * 10.5, "y": box[1] + 60}
     tab.call("Input.dispatchMouseEvent", type="mouseMoved", **at)
-    tab.wait(f"document.querySelector('.strips .told').textContent.startsWith({json.dumps(TEXT[10])})")
+    tab.expect(f"document.querySelector('.strips .told').textContent.startsWith({json.dumps(TEXT[10])})")
     for kind in ("mousePressed", "mouseReleased"):
         tab.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **at)
-    tab.wait("gfrnn.numbers().cursor === 11")
+    tab.expect("gfrnn.numbers().cursor === 11")
 
 
 def test_a_switch_changes_the_cost(opened: Any) -> None:
@@ -116,8 +116,8 @@ def test_a_switch_changes_the_cost(opened: Any) -> None:
     learnt = bpc(tab)
     choice = 'select[aria-label="gate from layer 3 to layer 1"]'
     tab.choose(choice, "0")
-    tab.wait("gfrnn.numbers().models[0].gates.every((g) => g[0][2] === 0)")
-    tab.wait("document.querySelector('.effect').textContent.includes('by the switches')")
+    tab.expect("gfrnn.numbers().models[0].gates.every((g) => g[0][2] === 0)")
+    tab.expect("document.querySelector('.effect').textContent.includes('by the switches')")
     held = numbers(tab)
     assert held["bpc_learnt"] == pytest.approx(learnt, abs=6e-4)
     assert held["bpc"] != held["bpc_learnt"]
@@ -128,23 +128,23 @@ def test_a_switch_changes_the_cost(opened: Any) -> None:
 
     tab.choose(choice, "held")
     tab.choose('input[aria-label="gate from layer 3 to layer 1, held at"]', "0.25", "input")
-    tab.wait("gfrnn.numbers().models[0].gates.every((g) => g[0][2] === 0.25)")
+    tab.expect("gfrnn.numbers().models[0].gates.every((g) => g[0][2] === 0.25)")
 
     tab.click(".all-one")
-    tab.wait("gfrnn.numbers().models[0].gates.every((g) => g.flat().every((v) => v === 1))")
+    tab.expect("gfrnn.numbers().models[0].gates.every((g) => g.flat().every((v) => v === 1))")
     tab.click(".as-stack")
-    tab.wait(
+    tab.expect(
         "gfrnn.numbers().models[0].gates.every((g) => g.every((row, j) => row.every((v, i) => i === j || v === 0)))"
     )
     tab.click(".all-learnt")
-    tab.wait(f"Number(document.querySelector('.bpc').textContent) === {learnt}")
+    tab.expect(f"Number(document.querySelector('.bpc').textContent) === {learnt}")
 
 
 def test_closing_each_gate_in_turn(opened: Any) -> None:
     tab = opened()
     put(tab, TEXT)
     tab.click(".try-each")
-    tab.wait("document.querySelector('.tried').textContent.includes('misses')")
+    tab.expect("document.querySelector('.tried').textContent.includes('misses')")
     shown = tab.all(".switches .change", "parseFloat(one.textContent.replace('−', '-'))")
     assert len(shown) == 9
     gates: list[list[float | None]] = [[None] * 3 for _ in range(3)]
@@ -157,13 +157,13 @@ def test_units_that_react_to_what_is_marked(opened: Any) -> None:
     tab = opened()
     put(tab, TEXT)
     tab.click(".find")
-    tab.wait("document.querySelector('.found-told').textContent.startsWith('Mark some of the text first')")
+    tab.expect("document.querySelector('.found-told').textContent.startsWith('Mark some of the text first')")
     tab.run("document.getElementById('text').focus(); document.getElementById('text').setSelectionRange(9, 24)")
-    tab.wait("gfrnn.numbers().cursor === 24")
+    tab.expect("gfrnn.numbers().cursor === 24")
     tab.click(".find")
-    tab.wait("document.querySelectorAll('.found button').length === 6")
+    tab.expect("document.querySelectorAll('.found button').length === 6")
     first = tab.run("document.querySelector('.found button').dataset.unit")
-    tab.wait(f"document.querySelector('.panel').innerHTML.includes('Hidden unit {first} over the text')")
+    tab.expect(f"document.querySelector('.panel').innerHTML.includes('Hidden unit {first} over the text')")
     shown = numbers(tab)["unit"]
     values = np.array(shown["h"])
     away = (values[9:24].mean() - np.delete(values, np.arange(9, 24)).mean()) / values.std()
@@ -177,7 +177,7 @@ def test_influence_is_the_difference_a_character_makes(opened: Any, tiny: CharLM
     """One row of a batch for every character, with the input of that character set to zero."""
     tab = opened()
     put(tab, TEXT)
-    tab.wait("document.querySelector('.influence-told').textContent.startsWith('Most')")
+    tab.expect("document.querySelector('.influence-told').textContent.startsWith('Most')")
     model, length = copy.deepcopy(tiny).double(), len(TEXT)
     ids = torch.from_numpy(model.vocabulary.encode(TEXT.encode()).astype(np.int64))
     inputs = torch.nn.functional.one_hot(ids, len(model.vocabulary)).double()[:, None].repeat(1, length + 1, 1)
@@ -197,7 +197,7 @@ Worker.prototype.postMessage = function (...message) { setTimeout(() => post.app
 def test_next_bytes_are_probabilities(opened: Any, before: str) -> None:
     tab = opened(before=before)
     put(tab, TEXT, 4)
-    tab.wait("document.querySelectorAll('.next li').length === 8")
+    tab.expect("document.querySelectorAll('.next li').length === 8")
     probabilities = {entry["byte"]: entry["p"] for entry in numbers(tab)["next"]}
     assert sum(probabilities.values()) == pytest.approx(1)
     assert -np.log2(probabilities[ord(TEXT[4])]) == pytest.approx(numbers(tab)["bits"][4])
@@ -208,24 +208,25 @@ def test_writing_stops_when_told_and_equals_python(opened: Any, tiny: CharLM) ->
     put(tab, TEXT)
     tab.run("document.querySelector('[name=max_new]').value = 200")
     tab.click("#writing .primary")
-    tab.wait("document.querySelector('#writing .stop').disabled && !document.querySelector('#written button').disabled")
+    tab.expect("document.querySelector('#writing .stop').disabled")
+    tab.expect("!document.querySelector('#written button').disabled")
     expected = tiny.generate(TEXT, 200, temperature=0.8, seed=1).decode("utf-8", "replace")
     assert tab.text("#written pre") == TEXT + expected
     tab.run("document.querySelector('[name=max_new]').value = 100000")
     tab.click("#writing .primary")
-    tab.wait("document.querySelector('#written pre').textContent.length > 300")
+    tab.expect("document.querySelector('#written pre').textContent.length > 300")
     tab.click("#writing .stop")
-    tab.wait("document.getElementById('writing-told').textContent === 'Stopped.'")
+    tab.expect("document.getElementById('writing-told').textContent === 'Stopped.'")
     length = len(tab.text("#written pre"))
     assert length < 90_000
     tab.click("#written button")
-    tab.wait("gfrnn.numbers().text.length > 300")
+    tab.expect("gfrnn.numbers().text.length > 300")
 
 
 def test_what_cannot_be_written_is_said(opened: Any) -> None:
     tab = opened()
     put(tab, TEXT, 0)
     tab.click("#writing .primary")
-    tab.wait(
+    tab.expect(
         "document.getElementById('writing-told').textContent === 'there is no text before the cursor to go on from.'"
     )

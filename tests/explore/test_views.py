@@ -47,7 +47,7 @@ def test_the_address_holds_the_view(opened: Any) -> None:
     tab = opened()
     put(tab, "ö & # % =\n", 4)
     tab.click(".all-one")
-    tab.wait("location.hash.includes('g0=1,1,1') && location.hash.includes('c=5')")
+    tab.expect("location.hash.includes('g0=1,1,1') && location.hash.includes('c=5')")
     other = opened(hash=tab.run("location.hash"))
     settled(other, "ö & # % =\n")
     assert other.run("gfrnn.numbers().cursor") == 5
@@ -80,7 +80,7 @@ def test_an_address_that_comes_while_the_last_view_is_written_is_not_lost(opened
     settled(tab, "abc")
     tab.run("location.hash = '#t=abcd&c=2'")
     settled(tab, "abcd")
-    tab.wait("location.hash === '#t=abcd&c=2'")
+    tab.expect("location.hash === '#t=abcd&c=2'")
     written = "const written = location.hash; location.hash = '#t=later&c=3'; history.replaceState(null, '', written);"
     tab.run(f"(() => {{ {written} }})()")  # what the page does 300 ms after a change, before it hears of the new one
     settled(tab, "later")
@@ -95,7 +95,7 @@ def test_two_models_side_by_side(opened: Any) -> None:
     tab.choose("#colouring", "difference")
     assert "gated is cheaper" in tab.text("#legend")
     tab.click("#writing .primary")
-    tab.wait("document.querySelector('#writing .stop').disabled")
+    tab.expect("document.querySelector('#writing .stop').disabled")
     texts = tab.run("[...document.querySelectorAll('#written pre')].map((pre) => pre.textContent)")
     assert len(texts) == 2 and texts[0] != texts[1]
 
@@ -113,7 +113,7 @@ def test_nothing_runs_over_the_edge(name: str, opened: Any) -> None:
     tab = opened(name, width=360)
     for width in (360, 768, 1440, 2560):
         tab.resize(width, 900)
-        tab.wait(
+        tab.expect(
             f"innerWidth === {width} && document.querySelector('.strips svg').clientWidth > {min(width, 1680)} / 4"
         )
         assert tab.run("document.documentElement.scrollWidth") <= width

@@ -32,7 +32,7 @@ def put(tab: Page, text: str, cursor: int | None = None) -> None:
 def settled(tab: Page, text: str) -> None:
     """Until the whole text has been read by every model, and what is shown is of it."""
     wanted = json.dumps(text)
-    tab.wait(
+    tab.expect(
         f"(() => {{ const n = gfrnn.numbers(), shown = document.querySelectorAll('.bpc'); return n.text === {wanted}"
         " && n.models.every((m, i) => m.current && m.bits.length === n.bytes.length"
         " && shown[i].textContent === (m.bits.length ? m.bpc.toFixed(3) : '–')) })()"

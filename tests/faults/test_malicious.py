@@ -119,10 +119,10 @@ def test_model_files(kind: str, good: Path, tmp_path: Path, survived: Callable[[
     (alone / "model.safetensors").write_bytes(content)
     (alone / "config.json").write_bytes((run / "best/config.json").read_bytes())
     commands = [["generate", run], ["generate", alone], resume(run)]
-    refused(commands, fired, survived, kind)
+    expect_refused(commands, fired, survived, kind)
 
 
-def refused(
+def expect_refused(
     commands: list[list[Any]],
     fired: Path,
     survived: Callable[[int, int, str], None],
@@ -184,7 +184,7 @@ def test_model_folders(kind: str, good: Path, tmp_path: Path, survived: Callable
     shutil.rmtree(run / "checkpoints/step-0", ignore_errors=True)
     for folder in (run / "best", run / "checkpoints/step-2"):
         FOLDERS[kind](folder)
-    refused([["generate", run], ["eval", run], resume(run)], tmp_path / "fired", survived, kind)
+    expect_refused([["generate", run], ["eval", run], resume(run)], tmp_path / "fired", survived, kind)
 
 
 LAUGHS = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 30))
@@ -206,7 +206,7 @@ CONFIGS: dict[str, str] = {
 def test_configurations(kind: str, good: Path, tmp_path: Path, survived: Callable[[int, int, str], None]) -> None:
     run, fired = copy(tmp_path, good), tmp_path / "fired"
     (run / "config.yaml").write_text(CONFIGS[kind].replace("FIRED", str(fired)))
-    refused([["eval", run], resume(run)], fired, survived, kind)
+    expect_refused([["eval", run], resume(run)], fired, survived, kind)
 
 
 TEXTS: dict[str, tuple[Callable[[Path], Path], str]] = {
@@ -227,7 +227,7 @@ def test_texts(kind: str, good: Path, tmp_path: Path, survived: Callable[[int, i
     path = make(tmp_path)
     words = [["data", "--data", path], ["eval", good / "run", "--data", path]]
     words += [["train", "modern-gated-lstm", "--data", path, "--out", tmp_path / "out", "--quiet"]]
-    refused(words, tmp_path / "fired", survived, kind, f"{path}.*{sentence}")
+    expect_refused(words, tmp_path / "fired", survived, kind, f"{path}.*{sentence}")
 
 
 LINES: dict[str, bytes] = {
@@ -250,7 +250,7 @@ def test_lines(kind: str, good: Path, tmp_path: Path, survived: Callable[[int, i
     (run / "metrics.jsonl").write_bytes(LINES[kind])
     (run / "grid.json").write_bytes(LINES[kind])
     commands = [["plot", run, "--out", tmp_path / "plot"], ["programs", "--read", run / "metrics.jsonl", "--verify"]]
-    refused(commands, tmp_path / "fired", survived, kind)
+    expect_refused(commands, tmp_path / "fired", survived, kind)
 
 
 def test_endless_files(good: Path, tmp_path: Path, survived: Callable[[int, int, str], None]) -> None:
@@ -265,4 +265,4 @@ def test_endless_files(good: Path, tmp_path: Path, survived: Callable[[int, int,
         ["eval", run],
         ["generate", good / "run", "--prompt-file", run / "prompt"],
     ]
-    refused(commands, tmp_path / "fired", survived, "a terabyte of nothing")
+    expect_refused(commands, tmp_path / "fired", survived, "a terabyte of nothing")

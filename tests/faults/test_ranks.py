@@ -72,7 +72,7 @@ def ranks_of(process: forked.Popen, run: Path) -> tuple[int, int]:
     return first, second
 
 
-def killed_and_finished(folder: Path, kills: int, starter: list[str], *module: str) -> int:
+def expect_finished_after(folder: Path, kills: int, starter: list[str], *module: str) -> int:
     """How many kills of a random rank at a random moment the run came back from, to end as if nothing had been."""
     updates, chance, run = APART * (kills + 1), random.Random(kills), folder / "run"
     with started(*starter, str(kills), *module, *line(folder, "run", updates)) as process:
@@ -90,19 +90,19 @@ def killed_and_finished(folder: Path, kills: int, starter: list[str], *module: s
 
 
 def test_a_killed_process_is_started_again(tmp_path: Path, survived: Callable[[int, int, str], None]) -> None:
-    survived(killed_and_finished(tmp_path, 1, LAUNCH), 1, "kill of one of two ranks")
+    survived(expect_finished_after(tmp_path, 1, LAUNCH), 1, "kill of one of two ranks")
 
 
 @pytest.mark.soak
 def test_twenty_killed_processes(tmp_path: Path, survived: Callable[[int, int, str], None]) -> None:
-    survived(killed_and_finished(tmp_path, 20, LAUNCH), 20, "kills of one of two ranks")
+    survived(expect_finished_after(tmp_path, 20, LAUNCH), 20, "kills of one of two ranks")
 
 
 @pytest.mark.soak
 def test_torchrun_by_itself_starts_a_killed_process_again(
     tmp_path: Path, survived: Callable[[int, int, str], None]
 ) -> None:
-    survived(killed_and_finished(tmp_path, 2, TORCHRUN, "-m", "gfrnn"), 2, "kills of one of two ranks under torchrun")
+    survived(expect_finished_after(tmp_path, 2, TORCHRUN, "-m", "gfrnn"), 2, "kills of one of two ranks under torchrun")
 
 
 def alive(pid: int) -> bool:

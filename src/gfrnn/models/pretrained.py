@@ -1,5 +1,6 @@
 """Folders that hold a model: config.json, model.safetensors, and the manifest with their checksums."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import resources
@@ -29,19 +30,19 @@ M = TypeVar("M", bound="Pretrained")
 R = TypeVar("R")
 
 
-class Pretrained(nn.Module):
+class Pretrained(nn.Module, ABC):
     """A model that can be saved to a folder and found again.
 
     A subclass has `config`, a JSON-able mapping of its constructor's arguments, and takes them back in `from_config`.
     """
 
     @property
-    def config(self) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def config(self) -> dict[str, Any]: ...
 
     @classmethod
-    def from_config(cls: type[M], config: dict[str, Any], device: str | None = None) -> M:
-        raise NotImplementedError
+    @abstractmethod
+    def from_config(cls: type[M], config: dict[str, Any], device: str | None = None) -> M: ...
 
     @property
     def device(self) -> torch.device:

@@ -54,7 +54,7 @@ class SymbolNats(torch.autograd.Function):
             d_logits, d_bias = cpu.softmax_backward(difference, cotangents[0], products is not None)
         else:
             d_logits = factor((difference * cotangents[0][:, None]).to(weight.dtype), products)
-            d_bias = d_logits.sum(0) if need[2] else None
+            d_bias = d_logits.sum(0)
         with no_autocast(weight):
             return (
                 product(d_logits, weight, products).to(features.dtype) if need[0] else None,
