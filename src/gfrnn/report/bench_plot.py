@@ -40,6 +40,8 @@ def draw(results: Results, path: Path) -> list[Path]:
         panels += [(speed, chosen, title)] if chosen else []
     panels += [(growth, group, AXES[group["name"]]) for group in groups if group["section"] == "scaling"]
     panels += [(memory, results["memory"])] if results["memory"] else []
+    precise = [group for group in groups if group["section"] == "precision"]
+    panels += [(speed, precise, "training step in both precisions")] if precise else []
     if not panels:
         raise UsageError("--plot: none of the sections that were run has a picture")
     across = min(3, len(panels))
