@@ -45,6 +45,20 @@ def test_an_option_that_is_not_the_recipes_makes_another_group(tmp_path: Path) -
     assert collect([tmp_path]).groups == [("modern", "1epoch"), ("modern, learning rate 0.009", "1epoch")]
 
 
+def test_how_long_a_training_was_is_asked_of_the_rows_in_question(tmp_path: Path) -> None:
+    """Epochs of text and of programs have one name, and other lengths."""
+    short: dict[str, Any] = {"epochs": None, "chars": 2_000_000}
+    write_run(tmp_path / "text", "modern-gated-lstm", curve=(3.0, 2.5, 2.0))
+    write_run(tmp_path / "pair", "modern-stacked-lstm", curve=(3.0, 2.5, 2.0))
+    write_run(tmp_path / "less", "modern-gated-gru", curve=(3.0, 2.5), **short)
+    write_run(tmp_path / "rival", "modern-stacked-gru", curve=(3.0, 2.5), **short)
+    write_run(tmp_path / "least", "modern-single-gru", curve=(3.0,))
+    evidence = collect([tmp_path])
+    epoch, part = ("modern", "1epoch"), ("modern", "2M")
+    assert evidence.groups == evidence.groups_of(["gated-lstm"]) == [epoch, part]
+    assert evidence.groups_of(["gated-gru", "single-gru"]) == [part, epoch]
+
+
 def test_rows_with_one_learning_rate_each_are_rivals(tmp_path: Path) -> None:
     short: dict[str, Any] = {"epochs": None, "chars": 3_000_000}
     write_run(tmp_path / "a", "modern-gated-lstm", 1, 1.8, learning_rate=9e-3, **short)

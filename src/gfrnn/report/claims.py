@@ -27,7 +27,7 @@ class Claim:
     def verdicts(self, evidence: Evidence, texts: Texts | None = None) -> list[Verdict]:
         """One for every group of runs that says anything of it, the longest training first; or why there is none."""
         options = {**self.options, "texts": texts}
-        found = [RULES[self.test](options, evidence, group) for group in evidence.groups]
+        found = [RULES[self.test](options, evidence, group) for group in evidence.groups_of(self.rows)]
         return [verdict for verdict in found if verdict is not None] or [nothing_yet(self.test, options, evidence)]
 
     @property

@@ -5,7 +5,7 @@ Nothing is run here; what cannot be read or compared is named and left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,9 +32,14 @@ class Evidence:
     @property
     def groups(self) -> list[Group]:
         """(settings, budget), those with the most characters read first."""
-        most: dict[Group, int] = {}
+        return self.groups_of({run.row for run in self.runs})
+
+    def groups_of(self, rows: Collection[str]) -> list[Group]:
+        """All of them, those in which these rows have read most first: an epoch of programs is not one of text."""
+        most = {run.group: 0 for run in self.runs}
         for run in self.runs:
-            most[run.group] = max(most.get(run.group, 0), run.characters)
+            if run.row in rows:
+                most[run.group] = max(most[run.group], run.characters)
         return sorted(most, key=lambda group: (-most[group], group))
 
     def of(self, row: str, group: Group) -> dict[int, Run]:
