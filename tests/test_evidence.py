@@ -190,7 +190,7 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 def test_of_the_published_results_the_trials_stay_outside() -> None:
     evidence = collect([RESULTS])
-    searches = dict.fromkeys(("modern-ab", "modern-programs-ab", "recipe"), SEARCH)
+    searches = dict.fromkeys(("modern-ab", "modern-programs-ab", "rates", "recipe"), SEARCH)
     why = reasons(evidence)
     rounded = {name: why.pop(name) for name in list(why) if why[name].startswith("the same row, seed and budget as ")}
     assert rounded and all("-bfloat16" in name and "-float32" in reason for name, reason in rounded.items())

@@ -193,8 +193,10 @@ template <class F>
 GFRNN_INLINE vec<F> clamped(vec<F> x, F low, F high) {
   const vec<F> lows = broadcast<F>(low), highs = broadcast<F>(high);
 #if defined(__AVX512F__)  // of two numbers that cannot be compared these give the second
-  if constexpr (sizeof(F) == 4)
-    return reinterpret_cast<vec<F>>(_mm512_maskz_max_ps(0xffff, reinterpret_cast<__m512>(lows), _mm512_maskz_min_ps(0xffff, reinterpret_cast<__m512>(highs), reinterpret_cast<__m512>(x))));
+  if constexpr (sizeof(F) == 4) {
+    const __m512 y = _mm512_maskz_min_ps(0xffff, reinterpret_cast<__m512>(highs), reinterpret_cast<__m512>(x));
+    return reinterpret_cast<vec<F>>(_mm512_maskz_max_ps(0xffff, reinterpret_cast<__m512>(lows), y));
+  }
 #endif
   const vec<F> y = x > highs ? highs : x;
   return y < lows ? lows : y;
