@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from gfrnn.bench.plan import LEARNERS
 from gfrnn.cli import main
 from gfrnn.errors import UsageError
 from gfrnn.models.char_lm import CharLM
+from gfrnn.models.precision import precisely
 from gfrnn.models.vocabulary import Vocabulary
 from gfrnn.progress import Progress
 from gfrnn.tasks.text.corpus import Corpus, excerpt
@@ -182,7 +184,8 @@ def test_who_cannot_learn_here_is_left_out(
             raise RuntimeError("could not create a primitive")
 
     broken = rounding(Contender("lstm", "torch's", lambda: Broken(205, 4, 1), rows=2, length=4))
-    monkeypatch.setattr("gfrnn.bench.learning.contenders.CONTENDERS", (SMALL[0], broken))
+    worse = rounding(Contender("mingru", "minGRU", lambda: Broken(205, 4, 1), rows=2, length=4))
+    monkeypatch.setattr("gfrnn.bench.learning.contenders.CONTENDERS", (SMALL[0], broken, SMALL[2], worse))
     monkeypatch.setattr("gfrnn.bench.learning.contenders.resolve", lambda asked: "bfloat16")
     (tmp_path / "text").write_bytes(TEXT.bytes.tobytes())
     words = ["bench", "--learning", "--data", str(tmp_path / "text"), "--minutes", "0.001", "--quiet", "--json"]
@@ -190,16 +193,54 @@ def test_who_cannot_learn_here_is_left_out(
     assert main([*words, "--threads", "1"]) == 0
     torch.set_num_threads(threads)
     out, err = capsys.readouterr()
-    assert list(json.loads(out)["contenders"]) == ["gf-lstm"]
-    assert "lstm-bfloat16 is left out: could not create a primitive" in err
+    assert list(json.loads(out)["contenders"]) == ["gf-lstm", "mingru"]
+    assert "lstm-bfloat16 is left out: could not create a primitive\n" in err
+    assert "mingru-bfloat16 is left out: could not create a primitive; mingru takes part instead\n" in err
     assert main([*words, "--models", "lstm-bfloat16"]) == 2
     assert "--models lstm-bfloat16: could not create a primitive" in capsys.readouterr().err
 
 
-def test_rounding_takes_part_where_the_cpu_has_an_instruction_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for precision, expected in (("float32", {"float32"}), ("bfloat16", {"float32", "bfloat16"})):
-        monkeypatch.setattr("gfrnn.bench.learning.contenders.resolve", lambda asked, found=precision: found)
-        assert {contender.precision for contender in unless_named()} == expected
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_each_takes_part_once_in_what_is_fast_here(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+    monkeypatch.setattr("gfrnn.bench.learning.contenders.resolve", lambda asked: precision)
+    families = ["gf-lstm", "lstm", "mingru", "transformer"]
+    assert [contender.precision for contender in unless_named()] == [precision] * 4
+    assert [contender.name.removesuffix("-bfloat16") for contender in unless_named()] == families
+
+
+@small
+def test_everybody_learns_in_bfloat16(contender: Contender) -> None:
+    """Sums over time and costs are in float32 all the same, and what is learnt goes the same way."""
+    torch.manual_seed(1)
+    model, ids = contender.build(), torch.randint(205, (10, 2))
+    gradients = []
+    for precision in ("float32", "bfloat16"):
+        with precisely(precision, model):
+            nats, _ = model.nats(ids[:-1], ids[1:])  # type: ignore[operator]
+        assert nats.dtype == torch.float32
+        model.zero_grad()
+        nats.mean().backward()
+        gradients.append(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]))
+    plain, rounded = gradients
+    assert 0 < (plain - rounded).norm() < 0.03 * plain.norm()
+
+
+def test_minutes_are_the_processors_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program on the core, here a sleep, takes nothing from anybody's minutes."""
+
+    class Sleepy(TorchLSTM):
+        def nats(self, *given: Any) -> Any:
+            time.sleep(0.004)
+            return super().nats(*given)
+
+    threads, updates = torch.get_num_threads(), []
+    sleepy = Contender("sleepy", "sleepy", lambda: Sleepy(205, 2, 1), rows=2, length=4)
+    texts = (symbols(TEXT.split("train")), symbols(TEXT.split("valid")))
+    for count in (1, 2):
+        torch.set_num_threads(count)
+        updates.append(racing.learn(sleepy, texts, TINY, 1e-3, 0.002, 1, lambda done: None)["updates"])
+    torch.set_num_threads(threads)
+    assert updates[0] > 2 * updates[1]
 
 
 def test_a_contender_that_diverges_is_said_to(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ SECTIONS = (
     *("memory", "minibatch", "updates", "scaling", "sizes"),
 )
 # of --learning, see learning/contenders.py
-LEARNERS = ("gf-lstm", "gf-lstm-bfloat16", "lstm", "lstm-bfloat16", "mingru", "transformer")
+LEARNERS = tuple(
+    name + precision for name in ("gf-lstm", "lstm", "mingru", "transformer") for precision in ("", "-bfloat16")
+)
 
 
 @dataclass(frozen=True)

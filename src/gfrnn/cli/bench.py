@@ -30,10 +30,14 @@ def main(argv: list[str]) -> int:
         "parameters and minutes; with --out what is done stays done, and the same command goes on; processes with "
         "other --models may share a folder",
     )
-    parser.add_argument("--minutes", type=float, help="learning: of updates for each model, on one thread [30]")
+    parser.add_argument("--minutes", type=float, help="learning: of updates for each model, on one core [30]")
     parser.add_argument("--search-minutes", type=float, help="learning: for each learning rate [a tenth of --minutes]")
     parser.add_argument(
-        "--models", nargs="+", type=Literal[LEARNERS], metavar="NAME", help=f"learning: these: {', '.join(LEARNERS)}"
+        "--models",
+        nargs="+",
+        type=Literal[LEARNERS],
+        metavar="NAME",
+        help=f"learning: these [each, in the precision that is fast here]: {', '.join(LEARNERS)}",
     )
     parser.add_argument("--data", type=str, help="learning: the text [as gfrnn train]")
     parser.add_argument("--repeats", type=int, help="rounds of every comparison, however long they take")
@@ -103,7 +107,7 @@ def refuse_mixtures(args: Namespace) -> None:
 def learning_bench(args: Namespace) -> int:
     import torch
 
-    from gfrnn.bench.learning.contenders import CONTENDERS, unless_named, why_not
+    from gfrnn.bench.learning.contenders import CONTENDERS, sibling, unless_named, why_not
     from gfrnn.bench.learning.output import as_markdown, race_all
     from gfrnn.bench.learning.race import Race
     from gfrnn.cli.progress import displays
@@ -121,8 +125,10 @@ def learning_bench(args: Namespace) -> int:
         if why := why_not(contender):
             if args.models:
                 raise UsageError(f"--models {contender.name}: {why}")
-            tell(f"{contender.name} is left out: {why}")
-            chosen.remove(contender)
+            other = next((plain for plain in CONTENDERS if plain.name == sibling(contender)), None)
+            at = chosen.index(contender)
+            chosen[at : at + 1] = [other] if other else []
+            tell(f"{contender.name} is left out: {why}" + (f"; {other.name} takes part instead" if other else ""))
     symbols = lambda part: Vocabulary().encode(part, text.name)  # noqa: E731
     progress = displays(args.quiet or args.json)
     results = race_all(chosen, text, symbols, race, torch.get_num_threads(), args.out, progress)

@@ -42,17 +42,13 @@ def rounding(contender: Contender) -> Contender:
     return replace(contender, name=name, about=about, precision="bfloat16")
 
 
-OURS = Contender(
-    "gf-lstm",
-    "gated-feedback LSTM 3x140 with the paper's skips, normalised",
-    lambda: CharLM("lstm", 140, 3, input_std=0.5, forget_bias=1.0, normalise=True),
-)
-TORCHS = Contender("lstm", "torch.nn.LSTM 3x224", lambda: TorchLSTM(SYMBOLS, 224, 3))
-CONTENDERS = (
-    OURS,
-    rounding(OURS),
-    TORCHS,
-    rounding(TORCHS),
+PLAIN = (
+    Contender(
+        "gf-lstm",
+        "gated-feedback LSTM 3x140 with the paper's skips, normalised",
+        lambda: CharLM("lstm", 140, 3, input_std=0.5, forget_bias=1.0, normalise=True),
+    ),
+    Contender("lstm", "torch.nn.LSTM 3x224", lambda: TorchLSTM(SYMBOLS, 224, 3)),
     Contender("mingru", "minGRU, 5 blocks of width 200", lambda: MinGRU(SYMBOLS, 200, 5)),
     Contender(
         "transformer",
@@ -63,6 +59,7 @@ CONTENDERS = (
         context=256,
     ),
 )
+CONTENDERS = tuple(variant for contender in PLAIN for variant in (contender, rounding(contender)))
 
 
 def why_not(contender: Contender) -> str:
@@ -80,6 +77,17 @@ def why_not(contender: Contender) -> str:
 
 
 def unless_named() -> list[Contender]:
-    """Who takes part when nobody is named: rounding to bfloat16 makes sense where the CPU has an instruction for it."""
-    rounds = resolve("auto") == "bfloat16"
-    return [contender for contender in CONTENDERS if rounds or contender.precision == "float32"]
+    """Who takes part when nobody is named: each once, rounding to bfloat16 where the CPU has an instruction for it, as
+    minutes are what is equal and nobody would learn at half of the speed."""
+    wanted, names = resolve("auto"), {contender.name for contender in CONTENDERS}
+    return [contender for contender in CONTENDERS if contender.precision == wanted or sibling(contender) not in names]
+
+
+def sibling(contender: Contender) -> str:
+    """The name of the same in the other precision.
+
+    >>> [sibling(contender) for contender in CONTENDERS[:2]]
+    ['gf-lstm-bfloat16', 'gf-lstm']
+    """
+    rounded = contender.precision == "bfloat16"
+    return contender.name.removesuffix("-bfloat16") if rounded else f"{contender.name}-bfloat16"

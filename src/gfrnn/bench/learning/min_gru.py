@@ -30,7 +30,7 @@ class Block(nn.Module):
         h, before = state
         window = torch.cat([before, self.norm(x)])
         mixed = sum(self.taps[k] * window[k : k + len(x)] for k in range(TAPS))
-        gate, candidate = self.gates(mixed).chunk(2, dim=2)
+        gate, candidate = self.gates(mixed).type_as(h).chunk(2, dim=2)  # sums over time are not rounded
         states = []
         for z, new in zip(torch.sigmoid(gate), candidate, strict=True):
             h = torch.lerp(h, new, z)
@@ -64,5 +64,5 @@ class MinGRU(nn.Module):
         for block, own in zip(self.blocks, state, strict=True):
             x, own = block(x, own)
             after.append(own)
-        costs = F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten(), reduction="none")
+        costs = F.cross_entropy(self.head(self.norm(x)).float().flatten(0, 1), targets.flatten(), reduction="none")
         return costs.view(targets.shape), after

@@ -27,5 +27,5 @@ class TorchLSTM(nn.Module):
     def nats(self, ids: Tensor, targets: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Cost in nats of each target (T, B), and the state to go on from."""
         features, state = self.layer(self.embedding(ids), state)
-        costs = F.cross_entropy(self.head(features).flatten(0, 1), targets.flatten(), reduction="none")
+        costs = F.cross_entropy(self.head(features).float().flatten(0, 1), targets.flatten(), reduction="none")
         return costs.view(targets.shape), state

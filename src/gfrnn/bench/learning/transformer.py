@@ -51,5 +51,5 @@ class Transformer(nn.Module):
         """Cost in nats of each target (T, B), T up to the context: nothing is carried on."""
         x = self.embedding(ids.t()) + self.places.weight[: len(ids)]
         logits = self.head(self.norm(self.blocks(x)))
-        costs = F.cross_entropy(logits.flatten(0, 1), targets.t().flatten(), reduction="none")
+        costs = F.cross_entropy(logits.float().flatten(0, 1), targets.t().flatten(), reduction="none")
         return costs.view(targets.t().shape).t(), None
