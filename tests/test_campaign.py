@@ -84,6 +84,15 @@ def test_a_plan_has_every_run_once_and_the_first_seed_first() -> None:
     assert plan(["table1"]) == []
 
 
+def test_only_some_rows_or_a_unit() -> None:
+    table = [run.recipe for run in plan(["table2"])]
+    some = [run.recipe for run in plan(["table2"], only=("gru", "gated-lstm"), seeds=(1, 2))]
+    wanted = [name for name in table if name.endswith("-gru") or name == "modern-gated-lstm"]
+    assert some == wanted * 2 and len(wanted) == 6
+    own = {"lstm": {"keep": 5}}  # says nothing of the rows that are left, and is no mistake
+    assert [run.options for run in plan(["table2"], only=("gru",), own_options=own)] == [()] * 5
+
+
 def test_what_takes_weeks_is_asked_for_by_name() -> None:
     large = "hutter-large"
     assert large not in {run.recipe for run in plan([])}
@@ -104,6 +113,9 @@ def test_what_takes_weeks_is_asked_for_by_name() -> None:
         ({"whats": ["text"], "options": {"programs": 3}}, "option 'programs'"),
         ({"whats": ["text"], "options": {"epochs": 3}}, "option 'epochs'"),
         ({"whats": ["text"], "options": {"hidden_size": 0}}, "hidden_size must be at least 1"),
+        ({"whats": ["text"], "only": ("gatd-lstm",)}, "'gatd-lstm' is neither a row nor a unit .*'gated-lstm'"),
+        ({"whats": ["text"], "only": ("gated-gru",)}, "'gated-gru' is neither a row nor a unit of this campaign"),
+        ({"whats": ["table1"], "only": ("lstm",)}, "'lstm' is neither a row nor a unit of this campaign"),
         ({"whats": ["text"], "own_options": {"lstn": {"keep": 1}}}, "'lstn' is neither a row nor a unit .*'lstm'"),
         ({"whats": ["text"], "own_options": {"lstm": {"keeep": 1}}}, "option 'keeep' to set; did you mean 'keep'"),
     ],

@@ -178,10 +178,12 @@ def plan(
     budget: Budget | None = None,
     options: Mapping[str, Any] | None = None,
     own_options: Mapping[str, Mapping[str, Any]] | None = None,
+    only: Sequence[str] = (),
 ) -> list[Planned]:
     """The runs that `whats` need, each once: all rows of the first seed before any of the second.
 
-    `options` are for every run whose recipe has them, `own_options` for those of a unit or, going before, of a row.
+    `only` names rows or units, where not all are wanted. `options` are for every run whose recipe has them,
+    `own_options` for those of a unit or, going before, of a row.
     """
     if settings not in SETTINGS:
         raise UsageError(f"settings are {' or '.join(SETTINGS)}, not {settings!r}")
@@ -190,13 +192,15 @@ def plan(
         if seeds.count(seed) > 1:
             raise UsageError(f"seed {seed} is asked for twice: the same seed is the same run")
     rows = dict.fromkeys(row for what in chosen(whats) for row in ROWS[what])
-    recipes = [recipe_of(row, settings) for row in rows]
+    units = {row: recipe_of(row, settings).config.options["unit"] for row in rows}
     particular = dict(own_options or {})
-    units = {row: recipe.config.options["unit"] for row, recipe in zip(rows, recipes, strict=True)}
-    for name in particular:
-        if recipes and name not in {*rows, *units.values()}:
+    for name in (*only, *(particular if rows else ())):
+        if name not in {*rows, *units.values()}:
             hint = nearest(name, {*rows, *units.values()})
             raise UsageError(f"'{name}' is neither a row nor a unit of this campaign{hint}")
+    if only:
+        rows = dict.fromkeys(row for row in rows if row in only or units[row] in only)
+    recipes = [recipe_of(row, settings) for row in rows]
     given = dict(options or {})
     own = {}
     for row, recipe in zip(rows, recipes, strict=True):

@@ -25,7 +25,7 @@ OWN_OPTIONS = {"seed": "--seeds", "epochs": "--budget", "chars": "--budget", "da
 
 def main(argv: list[str]) -> int:
     args = parse(argv)
-    plans = plan(args.what, args.settings, args.seeds, args.budget, *options_of(args))
+    plans = plan(args.what, args.settings, args.seeds, args.budget, *options_of(args), args.rows)
     threads = shared_out(args.jobs, args.threads)
     with_sizes = "table1" in chosen(args.what)
     if not plans:
@@ -75,6 +75,14 @@ def parse(argv: list[str]) -> Namespace:
     add("--settings", type=Literal[SETTINGS], default="modern", help="recipes: small minibatches, or the paper's own")
     add("--budget", type=str, help="of each run, like '1 epoch' or 10M characters [the recipe's]")
     add("--seeds", nargs="+", type=int, default=[1], metavar="SEED", help="every row once with each [1]")
+    add(
+        "--rows",
+        nargs="+",
+        type=str,
+        default=[],
+        metavar="ROW",
+        help="only these of WHAT, or a unit's: gated-lstm, gru [all]",
+    )
     add("--out", type=Path, default=Path("runs/campaign"), help="the campaign's folder [runs/campaign]")
     add("--jobs", type=int, default=1, help="runs at a time [1]")
     add("--threads", type=int, help="CPU threads, shared out among the jobs [all cores]")
