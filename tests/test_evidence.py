@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from reports import write_programs, write_run
 
+from gfrnn.campaign.plan import ROWS
 from gfrnn.errors import DataError
 from gfrnn.report.evidence import TRIAL, Evidence, collect
-from gfrnn.report.tables import table_of
+from gfrnn.report.tables import table2, table_of
 
 SEARCH = "a search for settings, not a comparison of architectures"
 RESULTS = Path(__file__).parents[1] / "results"
@@ -78,6 +79,20 @@ def test_rows_with_one_learning_rate_each_are_rivals(tmp_path: Path) -> None:
         trained.format("gated-gru") + " --learning-rate 0.005",
         trained.format("single-gru"),
     ]
+
+
+def test_the_table_with_most_rows_is_the_first_and_has_all_of_them(tmp_path: Path) -> None:
+    """Also if others were trained longer. A unit of which only programs were learnt has no rows in the others."""
+    short: dict[str, Any] = {"epochs": None, "chars": 3_000_000}
+    for row in ("stacked", "gated"):
+        write_run(tmp_path / f"{row}-epoch", f"modern-{row}-lstm", curve=(3.0, 2.5, 2.0))
+    for row in ("single-lstm", "stacked-lstm", "gated-lstm"):
+        write_run(tmp_path / row, f"modern-{row}", curve=(3.0, 2.5), **short)
+    write_programs(tmp_path / "programs", "modern-programs-gated-gru", 3)
+    first, second = table2(collect([tmp_path]))
+    assert "3 M characters" in first.caption and "1 epoch" in second.caption
+    assert len(first.rows) == len(ROWS["table2"])
+    assert [row[0].split(",")[0] for row in second.rows] == ["LSTM"] * 6
 
 
 def test_two_learning_rates_of_a_row_are_two_experiments(tmp_path: Path) -> None:

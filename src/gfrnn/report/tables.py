@@ -28,13 +28,16 @@ def quoted() -> list[dict[str, str]]:
 
 
 def text_groups(evidence: Evidence) -> list[Group]:
+    """Those of Table 2, the longest training first."""
     found = {run.group for run in evidence.runs if run.row in ROWS["table2"]}
-    return [group for group in evidence.groups if group in found]
+    return [group for group in evidence.groups_of(ROWS["table2"]) if group in found]
 
 
 def program_groups(evidence: Evidence) -> list[Group]:
-    found = {run.group for run in evidence.runs if not run.is_text}
-    return [group for group in evidence.groups if group in found]
+    """Those of programs, the longest training first."""
+    programs = [run for run in evidence.runs if not run.is_text]
+    found = {run.group for run in programs}
+    return [group for group in evidence.groups_of({run.row for run in programs}) if group in found]
 
 
 def table1() -> Table:
@@ -56,16 +59,16 @@ def spaced(size: str | None) -> str:
 
 
 def table2(evidence: Evidence) -> list[Block]:
-    """One table for each group of settings and budget; the first has all rows, whether they were trained or not."""
+    """One table for each group of settings and budget. The one in which most rows were trained goes first, and has all
+    rows; the others follow, the longest training first, and have the rows of the units that were trained."""
     groups = text_groups(evidence)
-    whole = next((group for group in groups if "," not in group[0]), None)
-    return [table_of(evidence, group, rows_shown(evidence, group, group == whole)) for group in groups]
+    trained = {group: sum(bool(evidence.of(row, group)) for row in ROWS["table2"]) for group in groups}
+    groups.sort(key=lambda group: trained[group] < max(trained.values()))  # stable
+    return [table_of(evidence, group, rows_shown(evidence, group, group == groups[0])) for group in groups]
 
 
 def rows_shown(evidence: Evidence, group: Group, whole: bool) -> list[str]:
-    if whole:
-        return list(ROWS["table2"])
-    units = {unit_of(run.row) for run in evidence.runs if run.group == group}
+    units = {unit_of(row) for row in ROWS["table2"] if whole or evidence.of(row, group)}
     return [row for row in ROWS["table2"] if unit_of(row) in units]
 
 
@@ -79,7 +82,7 @@ def table_of(evidence: Evidence, group: Group, rows: list[str]) -> Table:
         "bold. The paper: after up to 100 epochs. The interval is Student's, over seeds: with one seed there is none. "
         "Minus the stack: the difference in test BPC, paired by seed. "
         f"Validation: the whole split. {learning_rates(found)}"
-        + "".join(f" Times do not compare: {flaw}." for flaw in flaws),
+        + (f" Times do not compare: {'; '.join(flaws)}." if flaws else ""),
         ["model", "units", "the paper, test", "ours, test", "95 %", "minus the stack", "seeds", "ours, validation",
          "time", "command"],
         ["text", "narrow", "number", "number", "narrow", "narrow", "number", "number", "number", "code"],
