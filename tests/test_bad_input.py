@@ -31,7 +31,7 @@ def raised(call: Callable[[], Any]) -> Exception:
     raise AssertionError("accepted")
 
 
-def refused_like_torch(unit: str, words: str, *arguments: Any, **options: Any) -> None:
+def expect_refused_like_torch(unit: str, words: str, *arguments: Any, **options: Any) -> None:
     """Ours raises what torch's raises for the same call, and says which argument."""
     ours = raised(lambda: LAYERS[unit](I, H, L, **options)(*arguments))
     theirs = raised(lambda: TORCH[unit](I, H, L, **options)(*arguments))
@@ -43,34 +43,34 @@ def refused_like_torch(unit: str, words: str, *arguments: Any, **options: Any) -
 @every_unit
 @pytest.mark.parametrize("shape", [(), (I,), (T, B, I, 1), (1, T, B, I, 1)])
 def test_rank(unit: str, shape: tuple[int, ...]) -> None:
-    refused_like_torch(unit, f"input 2D 3D {len(shape)}D", zeros(*shape))
+    expect_refused_like_torch(unit, f"input 2D 3D {len(shape)}D", zeros(*shape))
 
 
 @every_unit
 @pytest.mark.parametrize("shape", [(T, B, I + 1), (T, B, 1), (T, B, 0), (T, 1)])
 def test_width(unit: str, shape: tuple[int, ...]) -> None:
-    refused_like_torch(unit, f"input {I} {shape[-1]}", zeros(*shape))
+    expect_refused_like_torch(unit, f"input {I} {shape[-1]}", zeros(*shape))
 
 
 @every_unit
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16, torch.bool, torch.complex64])
 def test_dtype(unit: str, dtype: torch.dtype) -> None:
-    refused_like_torch(unit, f"input {dtype} torch.float32", zeros(T, B, I, dtype=dtype))
+    expect_refused_like_torch(unit, f"input {dtype} torch.float32", zeros(T, B, I, dtype=dtype))
 
 
 @every_unit
 def test_integers_with_a_last_axis(unit: str) -> None:
     """Integer vectors are not indices: torch refuses them for their dtype, and so do we."""
-    refused_like_torch(unit, "input 3D", zeros(T, B, I, dtype=torch.long))
+    expect_refused_like_torch(unit, "input 3D", zeros(T, B, I, dtype=torch.long))
 
 
 @every_unit
 def test_device(unit: str) -> None:
-    refused_like_torch(unit, "input device meta cpu", zeros(T, B, I, device="meta"))
+    expect_refused_like_torch(unit, "input device meta cpu", zeros(T, B, I, device="meta"))
     error = raised(lambda: LAYERS[unit](I, H)(zeros(T, B, dtype=torch.long, device="meta")))
     assert type(error) is RuntimeError
     assert "input" in str(error)
-    refused_like_torch(unit, "hx device meta cpu", zeros(T, B, I), hx(unit, L, B, H, device="meta"))
+    expect_refused_like_torch(unit, "hx device meta cpu", zeros(T, B, I), hx(unit, L, B, H, device="meta"))
 
 
 WRONG_STATES = [(L + 1, B, H), (L, B + 1, H), (L, B, H + 1), (L, 1, H), (1, B, H), (L, B, 1), (B, L, H), (L, H), (H,)]
@@ -80,23 +80,27 @@ WRONG_STATES = [(L + 1, B, H), (L, B + 1, H), (L, B, H + 1), (L, 1, H), (1, B, H
 @pytest.mark.parametrize("shape", WRONG_STATES)
 def test_state_shape(unit: str, shape: tuple[int, ...]) -> None:
     words = f"hx hidden ({L}, {B}, {H}) {list(shape)}" if len(shape) == 3 else f"hx 3-D {len(shape)}-D"
-    refused_like_torch(unit, words, zeros(T, B, I), hx(unit, *shape))
+    expect_refused_like_torch(unit, words, zeros(T, B, I), hx(unit, *shape))
 
 
 @every_unit
 @pytest.mark.parametrize("shape", [(L, 1, H), (L, H + 1), (L + 1, H), (1, H), (H,)])
 def test_unbatched_state_shape(unit: str, shape: tuple[int, ...]) -> None:
-    refused_like_torch(unit, f"hx {shape[-1]}" if len(shape) == 2 else "hx unbatched", zeros(T, I), hx(unit, *shape))
+    expect_refused_like_torch(
+        unit, f"hx {shape[-1]}" if len(shape) == 2 else "hx unbatched", zeros(T, I), hx(unit, *shape)
+    )
 
 
 @pytest.mark.parametrize("shape", [(L, 1, H), (L, B, 1), (L, H)])
 def test_cell_shape(shape: tuple[int, ...]) -> None:
-    refused_like_torch("lstm", "hx [1]", zeros(T, B, I), (zeros(L, B, H), zeros(*shape)))
+    expect_refused_like_torch("lstm", "hx [1]", zeros(T, B, I), (zeros(L, B, H), zeros(*shape)))
 
 
 @every_unit
 def test_state_dtype(unit: str) -> None:
-    refused_like_torch(unit, "hx torch.float64 torch.float32", zeros(T, B, I), hx(unit, L, B, H, dtype=torch.float64))
+    expect_refused_like_torch(
+        unit, "hx torch.float64 torch.float32", zeros(T, B, I), hx(unit, L, B, H, dtype=torch.float64)
+    )
 
 
 @every_unit

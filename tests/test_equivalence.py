@@ -164,7 +164,7 @@ def candidate_at(unit: str) -> int:
     return record.place(record.candidate) * HIDDEN
 
 
-def same_answers(one: Any, other: Any, case: Case) -> None:
+def expect_same_answers(one: Any, other: Any, case: Case) -> None:
     x, state = cases.dense_input(), cases.as_hx(cases.state_of(case))
     lengths = torch.tensor([3, cases.TIME])
     for layer in (one, other):
@@ -186,7 +186,7 @@ def test_gates_held_at_one_half_are_feedback_with_halved_candidates(case: Case, 
         for j in range(case.num_layers):
             name, rows = candidate_rows(case, j)
             feedback.get_parameter(name)[rows] *= 0.5
-    same_answers(gated, feedback, case)
+    expect_same_answers(gated, feedback, case)
 
 
 @every_backend
@@ -210,7 +210,7 @@ def test_one_layer_of_feedback_is_one_stacked_layer(unit: str, gates_see: str, b
             layer.bias_l0.copy_(stacked.bias_l0)
             if wiring == "gated":
                 layer.bias_g_l0.fill_(50.0)
-        same_answers(layer, stacked, stacked_case)
+        expect_same_answers(layer, stacked, stacked_case)
 
 
 # Without a bias the gates cannot be pushed to 1.
@@ -237,4 +237,4 @@ def test_feedback_without_foreign_blocks_is_a_stack(case: Case, backend: str) ->
                 layer.get_parameter(name).copy_(parameter)
             if case.wiring == "gated":
                 layer.get_parameter(f"bias_g_l{name[-1]}").fill_(60.0)
-    same_answers(layer, stacked, stacked_case)
+    expect_same_answers(layer, stacked, stacked_case)
