@@ -203,7 +203,7 @@ def spoil_config(folder: Path, **changes: object) -> None:
     [
         ({"hidden_size": 8}, r"disagree: .*weight_ih_l0 is \(28, 205\) instead of \(32, 205\)"),
         ({"wiring": "stacked"}, "is unexpected"),
-        ({"architecture": "Seq2Seq"}, "holds a Seq2Seq, not a CharLM"),
+        ({"architecture": "Seq2Seq"}, r"holds a program model \(Seq2Seq\), not a text model \(CharLM\)"),
         ({"unit": "sru"}, "describes no CharLM: unit must be one of"),
         ({"surprise": 1}, "describes no CharLM"),
         ({"vocabulary": [1, 1]}, "describes no CharLM"),

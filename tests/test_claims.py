@@ -148,7 +148,12 @@ def test_faster_asks_when_the_others_best_is_reached(tmp_path: Path) -> None:
     write_run(tmp_path / "d/s", "modern-stacked-lstm", machine={**MACHINE, "cpu": "Another CPU"})
     assert only(9, tmp_path / "d").why.startswith("one seed only: when gated-lstm reaches the best validation")
     assert "seed 1: never (0.7000 short of it)" in only(9, tmp_path / "d").why
-    assert only(11, tmp_path / "d").why.startswith("the runs are of different machines")
+    assert only(11, tmp_path / "d").why.startswith("one seed only: when")  # who never gets there needs no clock
+    write_run(tmp_path / "e/g", "modern-gated-lstm", curve=(2.8, 1.7), seconds=20.0)
+    write_run(tmp_path / "e/s", "modern-stacked-lstm", machine={**MACHINE, "cpu": "Another CPU"}, seconds=60.0)
+    elsewhere = only(11, tmp_path / "e")
+    assert elsewhere.why.startswith("times do not compare (the runs are of different machines")
+    assert elsewhere.why.endswith("seed 1: it does")  # and no share of a time that says nothing
 
 
 @pytest.mark.parametrize("place", ["c", "c/g2"])
@@ -161,7 +166,12 @@ def test_minutes_of_a_busy_machine_decide_nothing(place: str, tmp_path: Path) ->
     by_updates, by_time = only(9, tmp_path / "c"), only(11, tmp_path / "c")
     assert by_updates.word == "reproduced"
     assert by_time.word == "undecided"
-    assert by_time.why.startswith("the machine had other work; when gated-lstm reaches")
+    assert by_time.why.startswith("times do not compare (the machine had other work); when gated-lstm reaches")
+    for seed in (1, 2):
+        write_run(tmp_path / f"d/g{seed}", "modern-gated-lstm", seed, curve=(2.8, 2.7), seconds=20.0)
+        write_run(tmp_path / f"d/s{seed}", "modern-stacked-lstm", seed, curve=(3.0, 2.5, 2.0), seconds=60.0)
+    (tmp_path / "d/clock.txt").write_text("it was busy\n")
+    assert only(11, tmp_path / "d").word == "contradicted"
     evidence = collect([tmp_path / "c"])
     assert "Times do not compare: the machine had other work." in table_of(evidence, GROUP, ["gated-lstm"]).caption
 
@@ -220,6 +230,25 @@ def test_a_gain_that_grows_has_a_slope(tmp_path: Path) -> None:
     assert found.low < found.value < found.high
     assert (found.low, found.high) == pytest.approx((0.1, 0.1), abs=0.03)
     assert only(16, tmp_path / "c").word == "undecided"  # nothing grows with the length
+
+
+def test_a_loss_that_shrinks_is_no_gain_that_grows(tmp_path: Path) -> None:
+    write_programs(tmp_path / "c/s", "programs-stacked-lstm", grid(0.5))
+    write_programs(tmp_path / "c/g", "programs-gated-lstm", grid(0.0, nesting=0.1, seed=1))
+    found = only(17, tmp_path / "c")
+    assert found.word == "undecided"
+    assert found.why.endswith("less of a loss") and "but at nesting 5 it is -" in found.why
+
+
+def test_groups_that_contradict_one_another_decide_nothing(tmp_path: Path) -> None:
+    write_programs(tmp_path / "c/s", "programs-stacked-lstm", grid(0.0))
+    write_programs(tmp_path / "c/g", "programs-gated-lstm", grid(0.5, seed=1))
+    write_programs(tmp_path / "c/ms", "modern-programs-stacked-lstm", grid(0.5, seed=1))
+    write_programs(tmp_path / "c/mg", "modern-programs-gated-lstm", grid(0.0))
+    found = verdicts(14, tmp_path / "c")
+    assert {verdict.word for verdict in found} == {"reproduced", "contradicted"}
+    assert summary(found).word == "undecided" and "depends" in summary(found).why
+    assert all(verdict.one_pair for verdict in found)
 
 
 def test_seeds_of_programs_are_pooled_program_by_program(tmp_path: Path) -> None:

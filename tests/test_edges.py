@@ -6,7 +6,9 @@ import contextlib
 import gzip
 import hashlib
 import json
+import os
 import signal
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -27,7 +29,7 @@ from gfrnn.tasks.text import corpus
 from gfrnn.tasks.text.task import TextTask
 from gfrnn.training import checkpoint
 from gfrnn.training.run import train
-from gfrnn.training.signals import leaving_at_once
+from gfrnn.training.signals import ctrl_c, leaving_at_once
 
 
 @pytest.fixture(autouse=True)
@@ -280,3 +282,39 @@ def test_help_says_how_an_option_is_switched_off(capsys: pytest.CaptureFixture[s
     assert main(["train", "modern-gated-lstm", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "[1.0, null: none]" in shown
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_a_signal_while_a_module_is_imported_ends_the_process(number: int, code: int, tmp_path: Path) -> None:
+    """Modules catch what is raised in them, and would go on half made."""
+    (tmp_path / "careless.py").write_text(
+        "import time\nprint('importing', flush=True)\ntry:\n    time.sleep(60)\nexcept BaseException:\n    pass\n"
+    )
+    script = (
+        "from gfrnn.training.signals import ctrl_c, leaving_at_once\n"
+        "with ctrl_c(), leaving_at_once():\n"
+        "    import careless\n"
+        "print('survived')\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    words = [sys.executable, "-c", script]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "importing\n"
+        process.send_signal(number)
+        out, error = process.communicate(timeout=50)
+    assert (process.returncode, out) == (code, "")
+    assert error.startswith("gfrnn: ") and len(error.splitlines()) == 1
+
+
+def test_ctrl_c_between_imports_is_an_interrupt() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), ctrl_c():
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("verb", [["recipes"], ["programs", "--count", "1"]])
+def test_a_closed_standard_output_is_no_defect(verb: list[str]) -> None:
+    words = ["sh", "-c", 'exec "$0" -m gfrnn "$@" >&-', sys.executable, *verb]
+    result = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")

@@ -235,7 +235,7 @@ def test_what_is_wrong_is_found_before_anything_is_evaluated(
         ([runs[0]], 2, "1 given"),
         ([*runs, str(tmp_path / "gru")], 2, "of gru there are 1: gru"),
         ([*runs, str(tmp_path / "nowhere")], 3, "nowhere is neither a folder"),
-        ([runs[0], str(tmp_path / "text")], 3, "holds a CharLM"),
+        ([runs[0], str(tmp_path / "text")], 3, "holds a text model"),
     ):
         assert main(["plot", *words, "--heatmap"]) == code
         assert sentence in capsys.readouterr().err

@@ -12,7 +12,7 @@ from runs import write_text
 
 from gfrnn.cli import main
 from gfrnn.report import build as building
-from gfrnn.report import gates, grids, statistics
+from gfrnn.report import gates, grids, heatmap, statistics
 
 QUICK = "--rows 2 --length 5 --updates 2 --validate-every 1 --validate-chars 50 --quiet"
 SMALL = "--hidden-size 4"  # but not of a model that is there already
@@ -39,8 +39,9 @@ def test_no_line_needs_a_run_that_none_before_it_makes() -> None:
 
 def test_they_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With less to do; what starts processes trains in this one. test_report.py draws the report and does its sums."""
-    for module in (statistics, grids):
-        monkeypatch.setattr(module, "RESAMPLES", 20)
+    monkeypatch.setattr(statistics, "RESAMPLES", 20)
+    for module in (grids, heatmap):
+        monkeypatch.setattr(module, "OF_A_CELL", 20)
     monkeypatch.setattr(gates, "CHARACTERS", 30_000)
     monkeypatch.setattr(building, "drawable", lambda: False)
     monkeypatch.chdir(tmp_path)

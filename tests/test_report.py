@@ -29,8 +29,9 @@ def prepare(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """No data of the machine's, few draws and few characters: the sums are in test_statistics.py and test_texts.py."""
     patch.setenv("GFRNN_CACHE", str(folder / "cache"))
     patch.delenv("GFRNN_DATA", raising=False)
-    for module in (statistics, grids):
-        patch.setattr(module, "RESAMPLES", 50)
+    patch.setattr(statistics, "RESAMPLES", 50)
+    for module in (grids, heatmap):
+        patch.setattr(module, "OF_A_CELL", 50)
     patch.setattr(gates, "CHARACTERS", 30_000)
 
 

@@ -28,8 +28,11 @@ def folder(tmp_path: Path) -> Path:
 
 def test_means_and_differences_are_of_what_all_have(folder: Path) -> None:
     evidence = collect([folder])
-    gated, stacked, single = (Row(kind, evidence.of(f"{kind}-lstm", GROUP)) for kind in ("gated", "stacked", "single"))
-    assert stacked.mean() == pytest.approx({100: 3.25, 200: 2.25})
+    gated, stacked, single = (
+        Row(kind, evidence.of(f"{kind}-lstm", GROUP), {}) for kind in ("gated", "stacked", "single")
+    )
+    assert stacked.mean({1, 2}) == pytest.approx({100: 3.25, 200: 2.25})
+    assert stacked.mean({2}) == pytest.approx({100: 3.5, 200: 2.5})
     found = gated.minus(stacked)
     assert sorted(found) == [1, 2]
     assert found[1] == pytest.approx({100: -0.1, 200: -0.1})
@@ -48,6 +51,7 @@ def test_rows_are_drawn_once_each_and_minutes_only_where_they_compare(folder: Pa
     legend = [word for word in words if "seed)" in word or "seeds)" in word]
     assert sorted(legend) == ["gated feedback (2 seeds)", "single layer (1 seed)", "stacked (2 seeds)"]
     assert ("wall-clock, minutes" in words) == (not busy)
+    assert "mean of seed 2; thin: each of them" in words  # what all have
     assert "the difference from the stack, paired by seed" in said
     assert ("against wall-clock" in said) == (not busy)
     assert ("Minutes do not compare: it was busy." in said) == busy

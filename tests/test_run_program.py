@@ -108,7 +108,7 @@ def test_wrong_arguments(model: Path, tmp_path: Path, capsys: Capture) -> None:
     CharLM(hidden_size=3, num_layers=1).save_pretrained(tmp_path / "text")
     for words, code, sentence in (
         ([str(tmp_path / "nowhere"), str(file)], 3, "neither a folder nor a model"),
-        ([str(tmp_path / "text"), str(file)], 3, "holds a CharLM, not a Seq2Seq"),
+        ([str(tmp_path / "text"), str(file)], 3, "holds a text model (CharLM), not a program model (Seq2Seq)"),
         ([str(model), str(tmp_path / "no.py")], 3, "no.py cannot be read"),
         ([str(model), str(file), "--beam", "0"], 2, "--beam must be from 1 to 1000"),
     ):

@@ -182,7 +182,7 @@ def test_save_and_load(tmp_path: Path) -> None:
 
 def test_a_model_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
     CharLM(hidden_size=3, num_layers=1).save_pretrained(tmp_path / "text")
-    with pytest.raises(DataError, match="holds a CharLM, not a Seq2Seq"):
+    with pytest.raises(DataError, match=r"holds a text model \(CharLM\), not a program model \(Seq2Seq\)"):
         Seq2Seq.from_pretrained(tmp_path / "text")
     Seq2Seq(hidden_size=3).save_pretrained(tmp_path / "other")
     (tmp_path / "other" / "manifest.json").unlink()

@@ -7,7 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gfrnn.report.statistics import bootstrap_rates, bootstrap_ratio, mcnemar, mean_interval, merged, t_cdf, t_quantile
+from gfrnn.report.statistics import (
+    OF_A_CELL,
+    bootstrap_rates,
+    bootstrap_ratio,
+    mcnemar,
+    mean_interval,
+    merged,
+    t_cdf,
+    t_quantile,
+)
+from gfrnn.tasks.programs.intervals import clustered
 
 stats: Any
 
@@ -112,3 +122,23 @@ def test_the_bootstrap_of_two_rates_is_scipys() -> None:
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.05 * width)
     with pytest.raises(ValueError, match="a chance for both"):
         bootstrap_rates(a, np.zeros_like(b))
+
+
+def test_the_interval_of_a_cell_holds_the_truth_and_is_narrow() -> None:
+    """Two results that share what is hard: half the programs neither gets, and b gains one symbol in ten."""
+    rng = np.random.default_rng(8)
+    inside, rounds, widths, unpaired = 0, 400, [], []
+    symbols = np.full(150, 8)
+    for _ in range(rounds):
+        gets = rng.random(150) < 0.5
+        a = 4 * gets
+        b = a + gets * rng.binomial(4, 0.1, 150)
+        gain = bootstrap_ratio(b - a, symbols, resamples=OF_A_CELL)
+        inside += gain.low <= 0.5 * 0.4 / 8 <= gain.high
+        widths.append(gain.high - gain.low)
+        alone = clustered(b.tolist(), symbols.tolist())
+        unpaired.append(alone.high - alone.low)
+    assert 0.92 <= inside / rounds <= 0.98
+    assert np.mean(widths) < 0.3 * np.mean(unpaired)
+    assert not bootstrap_ratio([0, 0], [2, 2]).excludes_zero
+    assert bootstrap_ratio([2, 2, 1, 2], [2] * 4).excludes_zero

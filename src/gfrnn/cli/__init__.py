@@ -16,6 +16,7 @@ import gfrnn
 from gfrnn.cli.memory import keep_freed_memory
 from gfrnn.errors import UsageError, explain, nearest
 from gfrnn.progress import LOG
+from gfrnn.training.signals import ctrl_c
 
 # verb -> (module of this package whose main takes the words after the verb and returns the exit code, a line of help)
 VERBS = {
@@ -50,6 +51,9 @@ class Aloud(logging.Handler):
 def main(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code (see `gfrnn.errors`)."""
     words = list(sys.argv[1:] if argv is None else argv)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by `gfrnn ... >&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as the process lives
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a model may say anything; a narrow terminal shows '?' for it
             stream.reconfigure(errors="replace")
@@ -58,9 +62,9 @@ def main(argv: list[str] | None = None) -> int:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        code = run(words)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        with ctrl_c():
+            code = run(words)
+        sys.stdout.flush()
         return code
     except SystemExit as leaving:  # argparse's way out after --help, and rich's when nobody reads on
         broken = isinstance(leaving.__context__, BrokenPipeError)

@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
     >>> _ = parser.add_argument("--split", type=str, default="test")
     >>> parser.parse_args(["--spilt", "valid"])
     Traceback (most recent call last):
-    gfrnn.errors.UsageError: gfrnn eval: unknown option --spilt; did you mean '--split'?
+    gfrnn.errors.UsageError: eval: unknown option --spilt; did you mean '--split'?
     """
 
     taken: ClassVar[list["Parser"] | None] = None  # see parser_of
@@ -41,6 +41,11 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, description: str | None = None, usage: str | None = None) -> None:
         self.known_options: list[str] = []
         super().__init__(prog, usage, description, formatter_class=Formatter, allow_abbrev=False, exit_on_error=False)
+
+    @property
+    def verb(self) -> str:
+        """Before what is wrong with its words; that it is gfrnn who speaks is said for all errors alike."""
+        return self.prog.removeprefix("gfrnn ")
 
     def add_argument(self, *names: str, **kwargs: Any) -> argparse.Action:
         self.known_options += [name for name in names if name.startswith("-")]
@@ -65,17 +70,17 @@ class Parser(argparse.ArgumentParser):
             found, extra = self.parse_known_intermixed_args([dashed(word) for word in args or []], namespace)
         except argparse.ArgumentError as error:
             option = f"{error.argument_name.split('/')[-1]}: " if error.argument_name else ""
-            raise UsageError(f"{self.prog}: {option}{error.message}") from error
+            raise UsageError(f"{self.verb}: {option}{error.message}") from error
         for word in extra:
             if word.startswith("-") and word not in ("-", "--"):
                 name = word.split("=")[0]
-                raise UsageError(f"{self.prog}: unknown option {name}{nearest(name, self.known_options)}")
+                raise UsageError(f"{self.verb}: unknown option {name}{nearest(name, self.known_options)}")
         if extra:
-            raise UsageError(f"{self.prog}: unexpected argument '{extra[0]}'")
+            raise UsageError(f"{self.verb}: unexpected argument '{extra[0]}'")
         return found
 
     def error(self, message: str) -> typing.NoReturn:
-        raise UsageError(f"{self.prog}: {message}")
+        raise UsageError(f"{self.verb}: {message}")
 
     def print_help(self, file: Any = None) -> None:
         if Parser.taken is None:

@@ -60,6 +60,9 @@ def main(argv: list[str]) -> int:
         print("\n".join(table.lines()), flush=True)
     if args.dry_run:
         return 0
+    from gfrnn.storage.files import make_output
+
+    make_output(args.out)
     campaign = train(args, plans, threads, text_sha256, table)
     return report(campaign, args)
 

@@ -79,7 +79,8 @@ def parse(argv: list[str]) -> Namespace:
     parser = Parser(prog="gfrnn tune", description=about)
     add = parser.add_argument
     add("trials", metavar="LIST", type=Path, help="what to try, like results/recipe/learning-rates.yaml")
-    add("names", nargs="*", metavar="NAME", type=str, help="only these recipes of the list, as it names them [all]")
+    about = "only these recipes of the list, as it names them [all]"
+    add("names", nargs="*", metavar="NAME", type=str, default=[], help=about)
     add("--out", type=Path, help="the folder of the runs [runs/ and the list's name]")
     add("--table", type=Path, metavar="FILE", help="write the table there too, as Markdown")
     add("--jobs", type=int, default=1, help="runs at a time [1]")

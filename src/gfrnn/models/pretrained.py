@@ -25,6 +25,7 @@ from gfrnn.storage.tensorfile import (
     unpack_tensors,
 )
 
+SPOKEN = {"CharLM": "a text model (CharLM)", "Seq2Seq": "a program model (Seq2Seq)"}
 PACKAGED = "gf-lstm-enwik8"  # the model that comes with the package
 M = TypeVar("M", bound="Pretrained")
 R = TypeVar("R")
@@ -75,7 +76,7 @@ class Pretrained(nn.Module, ABC):
         architecture = config.pop("architecture", None)
         config.pop("training", None)
         if architecture != cls.__name__:
-            raise DataError(f"{folder} holds a {architecture}, not a {cls.__name__}")
+            raise DataError(f"{folder} holds {SPOKEN.get(architecture, architecture)}, not {SPOKEN[cls.__name__]}")
         layers = config.get("num_layers")
         if isinstance(layers, int) and layers > len(tensors):
             raise DataError(f"{folder}: weights and config.json disagree: {layers} layers in {len(tensors)} tensors")

@@ -23,7 +23,7 @@ from gfrnn.report.page import page
 from gfrnn.report.rules import Verdict
 from gfrnn.report.texts import Texts, texts_of
 from gfrnn.report.wording import UNITS, group_words
-from gfrnn.storage.files import sha256_of
+from gfrnn.storage.files import make_output, sha256_of
 from gfrnn.storage.run_folder import MODEL, file_in
 from gfrnn.tasks.text import corpus
 
@@ -66,14 +66,18 @@ def build(folders: Sequence[Path], out: Path, progress: Progress | None = None) 
     if not evidence.runs:
         lost = f" ({len(evidence.left_out)} left out: {evidence.left_out[0][1]})" if evidence.left_out else ""
         raise DataError(f"{' and '.join(map(str, folders))}: no run to report on{lost}")
+    make_output(out)
+    progress.say(f"{len(evidence.runs)} runs, {len(evidence.left_out)} left out")
     text = corpus.load(None)
     texts = texts_of(evidence, text, progress)
     watched = gates_of(evidence, text, progress)
-    judged = [(claim, claim.verdicts(evidence, texts)) for claim in load_claims()]
-    document = compose(evidence, judged, texts, watched, out / FIGURES)
+    judged = []
+    for done, claim in enumerate(claims := load_claims()):
+        progress.show_if_due(0.5 * done / len(claims), f"judging claim {claim.id} by {len(evidence.runs)} runs")
+        judged.append((claim, claim.verdicts(evidence, texts)))
+    document = compose(evidence, judged, texts, watched, out / FIGURES, progress)
     files = [out / MARKDOWN, out / PAGE]
     try:
-        out.mkdir(parents=True, exist_ok=True)
         files[0].write_text(markdown(document, out), encoding="utf-8")
         files[1].write_text(page(document), encoding="utf-8")
     except OSError as error:
@@ -88,8 +92,10 @@ def compose(
     texts: Texts,
     watched: dict[str, Any] | None,
     folder: Path,
+    progress: Progress,
 ) -> Document:
     document = Document(TITLE)
+    drawing = lambda done, what: progress.show_if_due(done, f"drawing {what}")  # noqa: E731
     can_draw = drawable()
     document.add(*chapters.opening(evidence, judged))
     if not can_draw:
@@ -98,13 +104,16 @@ def compose(
     document.add(*(gain_figure(evidence, judged, folder) if can_draw else []))
     document.add(Heading("Language modelling"), tables.table1(), *tables.table2(evidence), *tables.table3(evidence))
     document.add(Heading("The ablation"), *tables.ablation(evidence))
+    drawing(0.55, "learning curves")
     document.add(Heading("Learning curves"))
     document.add(*(curve_figures(evidence, folder) if can_draw else []))
     document.add(*place_blocks(evidence, folder, can_draw))
     document.add(*chapters.texts(texts))
     document.add(Heading("Program evaluation"))
     for group in tables.program_groups(evidence):
+        drawing(0.75, f"heat maps, {group_words(group)}")
         document.add(tables.programs(evidence, group), *grid_blocks(evidence, group, folder, can_draw))
+    drawing(0.9, "gates")
     if watched is not None:
         document.add(*chapters.gates(watched), *(gate_figures(watched, folder) if can_draw else []))
     document.add(*chapters.commands(), *chapters.environment(evidence), *chapters.left_out(evidence))
@@ -182,7 +191,8 @@ def grid_blocks(evidence: Evidence, group: Group, folder: Path, can_draw: bool) 
         stem = named(folder, name, *group)
         words = figures.heat_maps(found, metric, stem).replace("\n", ". ")
         title = figures.heatmap.METRICS[metric].capitalize()
-        caption = f"{title}. {words}. Intervals here are the normal ones of the pairs, not the bootstrap's."
+        said = "The counts are of the intervals that hatch the cells; the table below has McNemar's test"
+        caption = f"{title}. {words}.{f' {said}.' if metric == 'exact_match' else ''}"
         blocks.append(Figure(stem.with_name(f"{stem.name}.svg"), caption, "heat maps by nesting and length"))
     tests = [chapters.answers(UNITS[unit], grids.whole_answers(gated, stacked)) for unit, stacked, gated in found]
     return [*blocks, *tests]

@@ -17,7 +17,7 @@ from gfrnn.report.grids import LIMIT, Answers
 from gfrnn.report.rules import Verdict, Word
 from gfrnn.report.tags import find_tags
 from gfrnn.report.texts import PROMPTS, READ, ROWS, SAMPLES, WRITTEN, Texts
-from gfrnn.report.wording import group_words, row_words
+from gfrnn.report.wording import budget_words, group_words, row_words
 from gfrnn.training.plan import in_words
 
 Judged = Sequence[tuple[Claim, list[Verdict]]]
@@ -25,17 +25,31 @@ Judged = Sequence[tuple[Claim, list[Verdict]]]
 
 def opening(evidence: Evidence, judged: Judged) -> list[Block]:
     """What this is, and what came of it, before anything else."""
-    counts = Counter(summary(verdicts).word for _, verdicts in judged)
+    chosen = [summary(verdicts) for _, verdicts in judged]
+    counts = Counter(verdict.word for verdict in chosen)
     said = ", ".join(f"**{counts[word]} {word}**" for word in get_args(Word) if counts[word])
+    ours = sum(claim.ours for claim, _ in judged)
+    whose = f"{len(judged) - ours} claims of the paper" + (f" and {ours} of its equations as printed" if ours else "")
     seeds = max((len(evidence.of(run.row, run.group)) for run in evidence.runs), default=0)
     most = "one seed each" if seeds == 1 else f"up to {seeds} seeds a row"
     return [
         Paragraph(
             "Gated Feedback Recurrent Neural Networks (Chung, Gulcehre, Cho and Bengio, 2015): every table and figure "
-            f"of the paper beside ours, from {len(evidence.runs)} runs, {most}. Of the paper's {len(judged)} claims: "
-            f"{said}."
+            f"of the paper beside ours, from {len(evidence.runs)} runs, {most}. Of {whose}: {said}."
+            f"{by_what([verdict for verdict in chosen if verdict.word in ('reproduced', 'contradicted')])}"
         )
     ]
+
+
+def by_what(decided: list[Verdict]) -> str:
+    """How much training, and how many models, stand behind what was decided."""
+    if not decided:
+        return ""
+    budgets = Counter(budget_words(verdict.group[1]) for verdict in decided if verdict.group)
+    trained = ", ".join(f"{budget} ({count})" for budget, count in budgets.most_common())
+    alone = sum(verdict.one_pair for verdict in decided)
+    pairs = f" {alone} of the {len(decided)} are of one pair of models each, over many test programs." if alone else ""
+    return f" They were decided after trainings of {trained}, where the paper's networks read up to 100 epochs.{pairs}"
 
 
 def claims(judged: Judged) -> list[Block]:
@@ -62,6 +76,9 @@ RULES = (
     "where there is one seed, and decides nothing.",
     "**Of the test programs**: the gain in symbols by a paired bootstrap over programs, whole answers by McNemar's "
     "exact test. The noise between seeds is not in it, so one seed speaks of its two models only.",
+    "Where groups of runs that decide a claim contradict one another, it is undecided. Rows go by their recipes' "
+    "names: `gated-own` has gates that see their own layer only, as the equations are printed, and more units; "
+    "`gated-L` as many units as the stack; `feedback` gates fixed to 1.",
     "Runs are compared within one group of equal settings and budget, never across groups. **A verdict is of the "
     "settings and the budget that it names**: the paper's networks read up to 9,000 M characters (100 epochs) or 9.6 M "
     "programs (30 epochs), with its own settings.",
@@ -102,8 +119,8 @@ def texts(found: Texts) -> list[Block]:
         Paragraph(
             f"Both LSTMs ({group_words(found.group)}) continue the paper's two seeds, which are in the test split. The "
             f"first of {SAMPLES} samples each, drawn from the softmax as it is. Tags that are closed again, and those "
-            "that close them, are marked in one way (bold in Markdown); tags left open, and those that close what was "
-            "never opened, in another (struck out in Markdown)."
+            "that close them, are marked in one way (green on the page, bold in Markdown); tags left open, and those "
+            "that close what was never opened, in another (red, struck out in Markdown)."
         )
     )
     blocks += [Sample(seed["prompt"], [(row_words(row), seed[row][0]) for row in ROWS]) for seed in found.seeds]
@@ -188,7 +205,7 @@ def moved(document: dict[str, Any]) -> str:
         many = f"{abs(offset)} character{'' if abs(offset) == 1 else 's'}"
         where = "at it" if offset == 0 else f"{many} {'after' if offset > 0 else 'before'} it"
         gate = name_of((int(at[1]), int(at[2])))
-        sentences.append(f"{event}: {gate}, by {change[at]:+.2f} {where}")
+        sentences.append(f"{event}: {gate}, by {change[at]:+.2f}, {where}")
     return f"What moves most when {'; when '.join(sentences)}." if sentences else ""
 
 
@@ -200,6 +217,7 @@ def environment(evidence: Evidence) -> list[Block]:
             f"{run.row}, seed {run.seed}",
             str(run.environment.get("cpu", "?")),
             str(run.environment.get("threads", "?")),
+            run.precision,
             str(run.environment.get("torch", "?")),
             str(run.environment.get("commit") or "?")[:12],
             in_words(run.seconds),
@@ -212,8 +230,8 @@ def environment(evidence: Evidence) -> list[Block]:
         Paragraph(f"All runs together are {in_words(cores)} of one core, validation included."),
         Table(
             "Where each run was trained.",
-            ["run", "row", "CPU", "threads", "torch", "commit", "training"],
-            ["text", "text", "narrow", "number", "narrow", "narrow", "number"],
+            ["run", "row", "CPU", "threads", "products in", "torch", "commit", "training"],
+            ["text", "text", "narrow", "number", "narrow", "narrow", "narrow", "number"],
             rows,
         ),
     ]

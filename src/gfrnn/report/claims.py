@@ -23,6 +23,7 @@ class Claim:
     paper: str
     test: str
     options: Mapping[str, Any]
+    ours: bool = False  # a comparison that the paper does not print
 
     def verdicts(self, evidence: Evidence, texts: Texts | None = None) -> list[Verdict]:
         """One for every group of runs that says anything of it, the longest training first; or why there is none."""
@@ -37,8 +38,12 @@ class Claim:
 
 
 def summary(verdicts: list[Verdict]) -> Verdict:
-    """Of the longest training that decides; else of the longest."""
-    return next((one for one in verdicts if one.word in ("reproduced", "contradicted")), verdicts[0])
+    """Of those that decide, if they agree, that of the longest training; without any, of the longest. Those that
+    contradict one another decide nothing."""
+    deciding = [one for one in verdicts if one.word in ("reproduced", "contradicted")]
+    if len({one.word for one in deciding}) < 2:
+        return deciding[0] if deciding else verdicts[0]
+    return Verdict("undecided", "it depends on settings and budget, see each")
 
 
 def document() -> dict[str, Any]:
@@ -50,9 +55,16 @@ def document() -> dict[str, Any]:
 def load_claims() -> list[Claim]:
     """All claims, by number."""
     given = document()
-    known = {"id", "claim", "paper", "test"}
+    known = {"id", "claim", "paper", "test", "ours"}
     margin = {"margin_of_interest": given["margin_of_interest"]}
     return [
-        Claim(c["id"], c["claim"], c["paper"], c["test"], {**margin, **{k: v for k, v in c.items() if k not in known}})
+        Claim(
+            c["id"],
+            c["claim"],
+            c["paper"],
+            c["test"],
+            options={**margin, **{k: v for k, v in c.items() if k not in known}},
+            ours=c.get("ours", False),
+        )
         for c in given["claims"]
     ]

@@ -48,7 +48,9 @@ def cost_of(row: str, evidence: Evidence, settings: str = "paper") -> Cost:
     source = (
         f"at {near.characters / near.seconds:,.0f} characters per second of {evidence.name(near.folder)} on {machine}"
     )
-    return Cost(recipe, recipe.characters / rate, f"{source}, scaled by the multiplications per character")
+    busy = ", which had other work: less on one that has none" if near.clock else ""
+    scaled = f"{source}, scaled by the multiplications per character{busy}"
+    return Cost(recipe, recipe.characters / rate, scaled)
 
 
 def minibatch(run: Run) -> tuple[int, int | None]:

@@ -1,5 +1,6 @@
 """Learning curves: the validation metric against wall-clock, characters and updates (the paper's figure)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,9 @@ AXES = {
     "characters": ("characters, millions", 1e-6),
     "step": ("updates", 1.0),
 }
-# Dark enough on white, and told apart by a colour-blind reader (Okabe and Ito's, without yellow). Line styles and
-# markers change along, in steps of their own: of 21 runs no two share two of the three.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+# 3 : 1 or more on white, the first six also on a dark page, and told apart by a colour-blind reader (after Okabe and
+# Ito). Line styles and markers change along, in steps of their own: of 21 runs no two share two of the three.
+COLOURS = ("#0072b2", "#d55e00", "#009473", "#b8558f", "#a66f00", "#6b7a8f", "#000000")
 STYLES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 NAMES = {"bpc": "validation bits per character", "symbol_accuracy": "validation symbol accuracy"}
@@ -76,8 +77,17 @@ def look(number: int) -> dict[str, Any]:
     return {"color": colour, "linestyle": style, "marker": MARKERS[(number + 5 * (number // 7)) % len(MARKERS)]}
 
 
-def plot(runs: list[Path], out: Path, names: list[str] | None = None) -> list[Path]:
-    """Draw the curves of all runs into OUT.svg and OUT.png; returns the files. A run has its own name or one given."""
+def plot(
+    runs: list[Path],
+    out: Path,
+    names: list[str] | None = None,
+    looks: list[dict[str, Any]] | None = None,
+    axes: Sequence[str] = tuple(AXES),
+) -> list[Path]:
+    """Draw the curves of all runs into OUT.svg and OUT.png, a panel for each axis; returns the files.
+
+    A run has its own name or one given, and looks like its place in the row or as it is given.
+    """
     try:
         import matplotlib
     except ImportError as error:
@@ -96,12 +106,12 @@ def plot(runs: list[Path], out: Path, names: list[str] | None = None) -> list[Pa
             f"{label} {of_part(curve.part)}".strip() for label, curve in zip(labels, curves.values(), strict=True)
         ]
     stars = any(curve.whole is not None for curve in curves.values())
-    columns, rows = table_of([*labels, WHOLE] if stars else labels, PANEL[0] * len(AXES))
-    size = (PANEL[0] * len(AXES), PANEL[1] + LINE * rows)
-    figure, panels = pyplot.subplots(1, len(AXES), figsize=size, sharey=True, layout="constrained")
-    for panel, axis in zip(panels, AXES, strict=True):
+    columns, rows = table_of([*labels, WHOLE] if stars else labels, PANEL[0] * len(axes))
+    size = (PANEL[0] * len(axes), PANEL[1] + LINE * rows)
+    figure, panels = pyplot.subplots(1, len(axes), figsize=size, sharey=True, layout="constrained")
+    for panel, axis in zip(panels, axes, strict=True):
         for number, curve in enumerate(curves.values()):
-            draw_curve(panel, axis, curve, look(number), labels[number])
+            draw_curve(panel, axis, curve, looks[number] if looks else look(number), labels[number])
         panel.set_xlabel(AXES[axis][0])
         panel.grid(alpha=0.3)
     panels[0].set_ylabel(f"{NAMES[metrics.pop()]}\n{of_part(parts.pop()) if len(parts) == 1 else ''}".strip())
@@ -152,6 +162,6 @@ def add_legend(figure: Any, panel: Any, stars: bool, columns: int) -> None:
     lines = [line for line in panel.get_lines() if line.get_linestyle() != "None"]
     handles, labels = list(lines), [str(line.get_label()) for line in lines]
     if stars:
-        handles.append(Line2D([], [], color="#555555", marker="*", linestyle="None", markersize=10))
+        handles.append(Line2D([], [], color="#777777", marker="*", linestyle="None", markersize=10))
         labels.append(WHOLE)
     figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, handlelength=4.0)

@@ -119,7 +119,7 @@ def rates_by_row(runs: list[Run]) -> list[Run]:
 
 def worth(run: Run) -> tuple[bool, bool]:
     """To be least: of two that are otherwise the same."""
-    return run.test_bpc is None and run.grid is None, run.rounds_factors
+    return run.test_bpc is None and run.grid is None, run.precision != "float32"
 
 
 def without_repetitions_and_trials(runs: list[Run]) -> tuple[list[Run], list[tuple[Path, str]]]:

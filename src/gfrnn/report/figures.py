@@ -21,7 +21,8 @@ from gfrnn.report.pictures import save
 from gfrnn.report.rules import clock_flaw
 from gfrnn.report.wording import KINDS, unit_of
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # as those of curves, for the events
+COLOURS = curves.COLOURS[:4]  # for the events
+LOOKS = ("gated", "stacked", "gated-own", "gated-L", "single", "feedback")  # rows, in the order of curves.look
 
 
 @contextlib.contextmanager
@@ -51,10 +52,21 @@ def learning_curves(evidence: Evidence, group: Group, unit: str, stem: Path) -> 
     with house_style():
         if len({run.seed for run in runs}) > 1:
             return curves_of_rows(runs, not flaw, stem) + (f" Minutes do not compare: {flaw}." if flaw else "")
-        labels = [KINDS[run.row.rpartition("-")[0]] for run in runs]
-        curves.plot([run.folder for run in runs], stem, labels)
-    said = "validation against wall-clock, characters and updates."
-    return said + (f" Wall-clock does not compare: {flaw}." if flaw else "")
+        labels = [KINDS[kind_of(run.row)] for run in runs]
+        axes = [axis for axis in curves.AXES if axis != "seconds" or not flaw]
+        curves.plot([run.folder for run in runs], stem, labels, [look_of(run.row) for run in runs], axes)
+    if flaw:
+        return f"validation against characters and updates. Minutes do not compare: {flaw}."
+    return "validation against wall-clock, characters and updates."
+
+
+def kind_of(row: str) -> str:
+    return row.rpartition("-")[0]
+
+
+def look_of(row: str) -> dict[str, Any]:
+    """One kind of row looks the same in every figure."""
+    return curves.look(LOOKS.index(kind_of(row)))
 
 
 def curves_of_rows(runs: list[Run], with_minutes: bool, stem: Path) -> str:
@@ -62,7 +74,7 @@ def curves_of_rows(runs: list[Run], with_minutes: bool, stem: Path) -> str:
     rows: dict[str, dict[int, Run]] = {}
     for run in runs:
         rows.setdefault(run.row, {})[run.seed] = run
-    drawn = {name: rivals.Row(KINDS[name.rpartition("-")[0]], found) for name, found in rows.items()}
+    drawn = {name: rivals.Row(KINDS[kind_of(name)], found, look_of(name)) for name, found in rows.items()}
     other = next((row for name, row in drawn.items() if name.startswith("stacked-")), None)
     rivals.plot(list(drawn.values()), other, with_minutes, stem)
     parts = sorted({str(f"{record['characters_validated']:,}") for run in runs for record in run.validations[-1:]})

@@ -69,8 +69,9 @@ class Run:
         return self.config.recipe.removeprefix("modern-").removeprefix("hutter-")
 
     @property
-    def rounds_factors(self) -> bool:
-        return self.config.run.precision == "bfloat16"
+    def precision(self) -> str:
+        """Of the factors of its matrix products, in training."""
+        return self.config.run.precision
 
     @property
     def is_text(self) -> bool:

@@ -8,10 +8,9 @@ import numpy as np
 
 from gfrnn.report.evidence import Evidence
 from gfrnn.report.finished import Group, Run
-from gfrnn.report.statistics import Interval, mcnemar, percentiles, resampled_sums
+from gfrnn.report.statistics import OF_A_CELL, Interval, bootstrap_ratio, mcnemar, percentiles, resampled_sums
 from gfrnn.tasks.programs.grid import unpack
 
-RESAMPLES = 2000
 LIMIT = 0.05
 Place = tuple[int, int]  # nesting, length
 Pair = tuple[Run, Run]
@@ -58,6 +57,19 @@ def gains(found: list[Pair]) -> dict[Place, tuple[np.ndarray, np.ndarray]]:
     return total
 
 
+def intervals(found: dict[Place, tuple[np.ndarray, np.ndarray]]) -> dict[Place, Interval]:
+    """Of the gain in every cell."""
+    return {place: bootstrap_ratio(*gain, resamples=OF_A_CELL) for place, gain in found.items()}
+
+
+def along(found: dict[Place, tuple[np.ndarray, np.ndarray]], axis: int) -> list[tuple[int, Interval]]:
+    """The gain at each nesting (axis 0) or length (1), all cells of it together."""
+    levels = sorted({place[axis] for place in found})
+    cells = {level: [gain for place, gain in found.items() if place[axis] == level] for level in levels}
+    together = {level: [np.concatenate(parts) for parts in zip(*cells[level], strict=True)] for level in levels}
+    return [(level, bootstrap_ratio(more, symbols, resamples=OF_A_CELL)) for level, (more, symbols) in together.items()]
+
+
 def whole_answers(better: Run, worse: Run) -> Answers:
     others = counts(worse)
     cells = {}
@@ -72,11 +84,11 @@ def slope(found: dict[Place, tuple[np.ndarray, np.ndarray]], axis: int) -> Inter
     """Of the straight line through the gain at each nesting (axis 0) or length (1), programs drawn cell by cell."""
     generator = np.random.default_rng(0)
     levels = sorted({place[axis] for place in found})
-    shape = (RESAMPLES + 1, len(levels), 2)  # the first is what was measured
+    shape = (OF_A_CELL + 1, len(levels), 2)  # the first is what was measured
     sums = np.zeros(shape)
     for place, items in found.items():
         rows = np.stack(items, axis=1).astype(np.float64)
         sums[0, levels.index(place[axis])] += rows.sum(0)
-        sums[1:, levels.index(place[axis])] += resampled_sums(rows, RESAMPLES, generator)
+        sums[1:, levels.index(place[axis])] += resampled_sums(rows, OF_A_CELL, generator)
     slopes = np.polyfit(np.array(levels, dtype=float), (sums[..., 0] / sums[..., 1]).T, 1)[0]
     return percentiles(float(slopes[0]), slopes[1:], sum(len(gain) for gain, _ in found.values()))

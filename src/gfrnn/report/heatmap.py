@@ -18,8 +18,9 @@ from gfrnn.errors import UsageError
 from gfrnn.progress import LOG, Progress
 from gfrnn.report.curves import shortest_names
 from gfrnn.report.pictures import save
+from gfrnn.report.statistics import OF_A_CELL, bootstrap_ratio
 from gfrnn.storage.run_folder import GRID, GRID_QUICK, model_inside
-from gfrnn.tasks.programs.intervals import Share, paired
+from gfrnn.tasks.programs.intervals import Share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,12 +62,18 @@ def gain_of(b: dict[str, Any], a: dict[str, Any], metric: str) -> Cells:
     gains = {}
     for cell in b["cells"]:
         place = cell["nesting"], cell["length"]
-        symbols = unpack(cell["target_symbols"])
-        right, other = unpack(cell["right_symbols"]), unpack(others[place]["right_symbols"])
+        symbols, right, other = (
+            np.array(unpack(packed))
+            for packed in (cell["target_symbols"], cell["right_symbols"], others[place]["right_symbols"])
+        )
         if metric == "exact_match":
-            right, other = ([int(r == s) for r, s in zip(one, symbols, strict=True)] for one in (right, other))
-            symbols = [1] * len(symbols)
-        gains[place] = paired(right, other, symbols)
+            right, other, symbols = (
+                (right == symbols).astype(int),
+                (other == symbols).astype(int),
+                np.ones(len(symbols)),
+            )
+        gain = bootstrap_ratio(right - other, symbols, resamples=OF_A_CELL)
+        gains[place] = Share(gain.value, gain.low, gain.high)
     return gains
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gfrnn.report.curves import AXES, NAMES, PANEL, look
+from gfrnn.report.curves import AXES, NAMES, PANEL
 from gfrnn.report.finished import Run
 from gfrnn.report.pictures import save
 
@@ -25,6 +25,7 @@ class Row:
 
     label: str
     runs: dict[int, Run]
+    look: dict[str, Any]
 
     def curve(self, seed: int) -> Curve:
         return {record["step"]: record["bpc"] for record in self.runs[seed].validations}
@@ -33,9 +34,9 @@ class Row:
         """Update -> millions of characters, which all seeds have read by then."""
         return {r["step"]: 1e-6 * r["characters"] for run in self.runs.values() for r in run.validations}
 
-    def mean(self) -> Curve:
-        """Over the seeds, where all of them were validated."""
-        return average([self.curve(seed) for seed in self.runs])
+    def mean(self, seeds: set[int]) -> Curve:
+        """Over these seeds, where all of them were validated."""
+        return average([self.curve(seed) for seed in self.runs if seed in seeds])
 
     def minus(self, other: Row) -> dict[int, Curve]:
         """Seed -> the differences from another row of that seed, where both were validated."""
@@ -60,12 +61,12 @@ def plot(rows: list[Row], other: Row | None, with_minutes: bool, out: Path) -> l
     size = (PANEL[0] * several, PANEL[1] + 0.3)
     figure, panels = pyplot.subplots(1, several, figsize=size, layout="constrained", squeeze=False)
     means, *rest = panels[0]
-    for number, row in enumerate(rows):
-        style = look(number)
-        characters = row.characters()
+    shared = set[int].intersection(*(set(row.runs) for row in rows))  # means of other seeds would be of other texts
+    for row in rows:
+        style, characters = row.look, row.characters()
         for seed in row.runs:
             draw(means, row.curve(seed), characters, color=style["color"], linewidth=0.7, alpha=FAINT)
-        (line,) = draw(means, row.mean(), characters, **style, markersize=4, linewidth=1.6)
+        (line,) = draw(means, row.mean(shared or set(row.runs)), characters, **style, markersize=4, linewidth=1.6)
         line.set_label(f"{row.label} ({len(row.runs)} {'seed' if len(row.runs) == 1 else 'seeds'})")
         if with_minutes:
             for run in row.runs.values():
@@ -73,7 +74,12 @@ def plot(rows: list[Row], other: Row | None, with_minutes: bool, out: Path) -> l
                 draw(rest[-1], row.curve(run.seed), minutes, color=style["color"], linewidth=1.0)
         if other is not None:
             draw_difference(rest[0], row, other, style)
-    means.set_ylabel(f"{NAMES['bpc']}\nmean of the seeds; thin: each of them")
+    of = (
+        "the seeds"
+        if all(set(row.runs) == shared for row in rows)
+        else f"seed {' and '.join(map(str, sorted(shared)))}"
+    )
+    means.set_ylabel(f"{NAMES['bpc']}\nmean of {of if shared else 'the seeds'}; thin: each of them")
     means.set_xlabel(AXES["characters"][0])
     if other is not None:
         rest[0].set_ylabel(f"minus {other.label}, seed by seed\nmean, and from the lowest to the highest")

@@ -28,6 +28,7 @@ class Verdict:
     word: Word
     why: str
     group: Group | None = None
+    one_pair: bool = False  # of models: the noise between seeds is not in it
 
 
 def judged(interval: Interval) -> Word:
@@ -127,14 +128,18 @@ def faster(options: Options, evidence: Evidence, group: Group) -> Verdict | None
     axis = {"updates": "step", "seconds": "seconds"}[options["by"]]
     shares = {seed: share_needed(better[seed], worse[seed], axis) for seed in seeds}
     ahead = [seed for seed, share in shares.items() if share is not None and share < 1]
+    flaw = clock_flaw([run for seed in seeds for run in (better[seed], worse[seed])]) if axis == "seconds" else ""
     unit = {"updates": "updates", "seconds": "time"}[options["by"]]
-    when = {s: never(better[s], worse[s]) if share is None else f"after {100 * share:.0f} % of the {unit} of the latter"
-            for s, share in shares.items()}  # fmt: skip
-    said = ", ".join(f"seed {seed}: {words}" for seed, words in when.items())
+
+    def when(seed: int, share: float | None) -> str:
+        if share is None:
+            return never(better[seed], worse[seed])
+        return "it does" if flaw else f"after {100 * share:.0f} % of the {unit} of the latter"
+
+    said = ", ".join(f"seed {seed}: {when(seed, share)}" for seed, share in shares.items())
     why = f"when {options['better']} reaches the best validation BPC of {options['worse']}: {said}"
-    flaw = clock_flaw([run for seed in seeds for run in (better[seed], worse[seed])])
-    if axis == "seconds" and flaw:
-        return Verdict("undecided", f"{flaw}; {why}", group)
+    if flaw and any(share is not None for share in shares.values()):  # who never gets there needs no clock
+        return Verdict("undecided", f"times do not compare ({flaw}); {why}", group)
     if len(seeds) < 2:
         return Verdict("undecided", f"one seed only: {why}", group)
     word: Word = "reproduced" if len(ahead) == len(seeds) else "contradicted" if not ahead else "undecided"
@@ -167,7 +172,7 @@ def cells(options: Options, evidence: Evidence, group: Group) -> Verdict | None:
     pairs = grids.pairs(options["better"], options["worse"], evidence, group)
     if not pairs:
         return None
-    intervals = [bootstrap_ratio(gain, symbols) for gain, symbols in grids.gains(pairs).values()]
+    intervals = grids.intervals(grids.gains(pairs)).values()
     more = sum(interval.low > 0 for interval in intervals)
     fewer = sum(interval.high < 0 for interval in intervals)
     up, down = grids.whole_answers(*pairs[0]).counts()
@@ -175,20 +180,28 @@ def cells(options: Options, evidence: Evidence, group: Group) -> Verdict | None:
         f"{options['better']} has more symbols right in {more} and fewer in {fewer} of {len(intervals)} cells "
         f"({seeds_of(pairs)}); of whole answers, by McNemar's test at p < 0.05, more in {up} and fewer in {down}"
     )
+    word: Word = "contradicted" if 2 * fewer > len(intervals) else "undecided"
     if 2 * more > len(intervals) and more > 5 * fewer:
-        return Verdict("reproduced", why, group)
-    return Verdict("contradicted" if 2 * fewer > len(intervals) else "undecided", why, group)
+        word = "reproduced"
+    return Verdict(word, why, group, len(pairs) == 1)
 
 
 def grows(options: Options, evidence: Evidence, group: Group) -> Verdict | None:
     pairs = grids.pairs(options["better"], options["worse"], evidence, group)
     if not pairs:
         return None
-    interval = grids.slope(grids.gains(pairs), 0 if options["with"] == "nesting" else 1)
+    gains, axis = grids.gains(pairs), 0 if options["with"] == "nesting" else 1
+    interval = grids.slope(gains, axis)
     step = {"nesting": "level of nesting", "length": "digit of length"}[options["with"]]
     said = f"the gain changes by {100 * interval.value:+.3f} percentage points per {step}"
     spread = f"95 % over programs: {100 * interval.low:+.3f} to {100 * interval.high:+.3f}; {seeds_of(pairs)}"
-    return Verdict(judged(interval), f"{said} ({spread})", group)
+    why, word = f"{said} ({spread})", judged(interval)
+    level, end = grids.along(gains, axis)[-1]
+    if word == "reproduced" and end.low <= 0:
+        spread = f"95 %: {100 * end.low:+.2f} to {100 * end.high:+.2f}"
+        why += f", but at {options['with']} {level} it is {100 * end.value:+.2f} points ({spread}): less of a loss"
+        word = "undecided"
+    return Verdict(word, why, group, len(pairs) == 1)
 
 
 def seeds_of(pairs: list[Any]) -> str:
@@ -207,7 +220,7 @@ def tags(options: Options, evidence: Evidence, group: Group) -> Verdict | None:
     spread = f"{100 * interval.low:+.1f} to {100 * interval.high:+.1f} points, 95 % over {interval.count} prompts"
     gain = f"difference {100 * interval.value:+.1f} points ({spread}; one model each)"
     few = "" if interval.count >= options["seeds_of_text"] else f"fewer than {options['seeds_of_text']} prompts; "
-    return Verdict("undecided" if few else judged(interval), f"{few}{said}: {gain}", group)
+    return Verdict("undecided" if few else judged(interval), f"{few}{said}: {gain}", group, True)
 
 
 def comparable(options: Options, evidence: Evidence, group: Group) -> Verdict | None:

@@ -13,6 +13,7 @@ import numpy as np
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
+OF_A_CELL = 2000  # resamples, where there are fifty cells
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,10 @@ def t_cdf(t: float, degrees: int) -> float:
 
 
 def bootstrap_ratio(
-    differences: Sequence[float] | np.ndarray, sizes: Sequence[float] | np.ndarray, seed: int = 0
+    differences: Sequence[float] | np.ndarray,
+    sizes: Sequence[float] | np.ndarray,
+    seed: int = 0,
+    resamples: int | None = None,
 ) -> Interval:
     """sum(differences) / sum(sizes) with a percentile bootstrap over the items, which are drawn with their pairs.
 
@@ -93,7 +97,7 @@ def bootstrap_ratio(
     gained, size = np.asarray(differences, dtype=np.float64), np.asarray(sizes, dtype=np.float64)
     if gained.shape != size.shape or gained.ndim != 1 or len(gained) < 2:
         raise ValueError(f"two or more items with their sizes are needed, got {gained.shape} and {size.shape}")
-    sums = resampled_sums(np.stack([gained, size], axis=1), RESAMPLES, np.random.default_rng(seed))
+    sums = resampled_sums(np.stack([gained, size], axis=1), resamples or RESAMPLES, np.random.default_rng(seed))
     return percentiles(float(gained.sum() / size.sum()), sums[:, 0] / sums[:, 1], len(gained))
 
 

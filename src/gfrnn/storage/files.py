@@ -65,6 +65,14 @@ def make_folder(path: Path) -> None:
         sync_folder(path.parent)
 
 
+def make_output(path: Path) -> None:
+    """The folder that somebody asked for, before anything long begins."""
+    try:
+        make_folder(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be made: {error.strerror}") from error
+
+
 def rename(source: Path, target: Path) -> None:
     """Rename within a folder, so that it lasts."""
     os.rename(source, target)

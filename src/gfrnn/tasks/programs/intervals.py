@@ -46,19 +46,3 @@ def clustered(right: list[int], trials: list[int]) -> Share:
     variance = squares / total**2 * n / max(1, n - 1)
     effective = min(total, p * (1 - p) / variance) if variance > 0 else n
     return wilson(p, effective)
-
-
-def paired(b: list[int], a: list[int], trials: list[int]) -> Share:
-    """(sum(b) - sum(a)) / sum(trials), two results on the same items: what both find hard is no noise.
-
-    The interval is the normal one of a ratio over items.
-
-    >>> paired([1, 1, 0, 1], [1, 0, 0, 0], [1, 1, 1, 1]).value
-    0.5
-    """
-    n, total = len(trials), sum(trials)
-    gains = [right - other for right, other in zip(b, a, strict=True)]
-    value = sum(gains) / total
-    squares = sum((gain - value * t) ** 2 for gain, t in zip(gains, trials, strict=True))
-    half = Z * math.sqrt(squares * n / max(1, n - 1)) / total
-    return Share(value, value - half, value + half)
