@@ -318,3 +318,15 @@ def test_a_closed_standard_output_is_no_defect(verb: list[str]) -> None:
     words = ["sh", "-c", 'exec "$0" -m gfrnn "$@" >&-', sys.executable, *verb]
     result = subprocess.run(words, stderr=subprocess.PIPE, text=True, check=False)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_refused_training_leaves_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.txt").touch()
+    words = [*tiny_words(tmp_path)]
+    words[words.index("--data") + 1] = str(tmp_path / "empty.txt")
+    code, _ = refused(capsys, *words, "--out", tmp_path / "run")
+    assert code == 3
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "mine").mkdir()
+    assert refused(capsys, *words, "--out", tmp_path / "mine")[0] == 3
+    assert (tmp_path / "mine").exists()  # somebody made it

@@ -121,7 +121,7 @@ def test_a_long_training_says_how_to_make_it_shorter(tmp_path: Path, monkeypatch
     with pytest.raises(Enough):
         train(config, tmp_path / "run", shorter=shorter("hutter-gated-lstm"), progress=heard)
     assert "1,301,259 parameters, on enwik8 excerpt, products in float32: " in heard.said[0]
-    assert " days if one core is as fast as ours" in heard.said[0]
+    assert " days of updates if one core is as fast as ours" in heard.said[0]
     assert heard.said[0].endswith("(shorter: --minutes 30, or the recipe modern-gated-lstm)")
 
 

@@ -41,7 +41,9 @@ def print_report(report: dict[str, Any], as_json: bool) -> None:
     wide = max(18, *map(len, report)) + 2
     for name, value in report.items():
         shown = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
-        print(f"{name.replace('_', ' '):<{wide}}{f'{value:.4f}' if isinstance(value, float) else shown}")
+        if isinstance(value, float):
+            shown = f"{value:.1f}" if "seconds" in name else f"{value:.4f}"
+        print(f"{name.replace('_', ' '):<{wide}}{shown}")
 
 
 def add_device(parser: Parser) -> None:

@@ -133,7 +133,7 @@ class CharLM(Pretrained):
         """
         replaced = self.vocabulary.count_unknown(np.frombuffer(data, dtype=np.uint8)) if unknown == "replace" else 0
         if replaced:
-            warnings.warn(f"{replaced} bytes outside the vocabulary are read as '?'", stacklevel=3)
+            warnings.warn(f"{replaced:,} bytes outside the vocabulary are read as '?'", stacklevel=3)
         ids = torch.from_numpy(self.vocabulary.encode(data, unknown=unknown).astype(np.int64)).to(self.device)
         if len(ids) == 0:
             return np.zeros(0)

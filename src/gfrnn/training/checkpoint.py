@@ -6,13 +6,14 @@ made to last, and renamed; then LATEST names it, and old ones are pruned. So at 
 there is whole. On load the manifest decides: a damaged checkpoint is reported and the next older one is taken.
 """
 
+import contextlib
 import fcntl
 import math
 import os
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -185,6 +186,19 @@ def lock(run: Path) -> IO[bytes]:
     file.write(f"{os.getpid()}\n".encode())
     file.flush()
     return file
+
+
+@contextlib.contextmanager
+def leaving_nothing(run: Path) -> Iterator[None]:
+    """A folder that was made for a run that is refused, or stopped before it began, is gone afterwards."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if [path.name for path in run.iterdir()] == [LOCK]:
+                (run / LOCK).unlink()
+                run.rmdir()
+        raise
 
 
 def taken(file: IO[bytes]) -> bool:

@@ -61,5 +61,5 @@ def plan(trainer: "Trainer", shorter: str = "") -> str:
     amount = f"{budget.updates:,} updates, {characters:,} characters"
     if budget.seconds is not None and budget.seconds < seconds:
         return f"{what}: {amount}, or {limit}"
-    said = f"{what}: {amount}, about {in_words(seconds)} if one core is as fast as ours"
+    said = f"{what}: {amount}, about {in_words(seconds)} of updates if one core is as fast as ours"
     return f"{said} (shorter: {shorter})" if shorter and seconds > LONG else said

@@ -20,7 +20,7 @@ from gfrnn.tasks.world import World
 from gfrnn.training import init as starts
 from gfrnn.training import persist
 from gfrnn.training.budget import Budget
-from gfrnn.training.checkpoint import Checkpoints, lock
+from gfrnn.training.checkpoint import Checkpoints, leaving_nothing, lock
 from gfrnn.training.config import BUDGET, Config, Limits, RunConfig
 from gfrnn.training.distributed import join
 from gfrnn.training.loop import Trainer
@@ -58,9 +58,11 @@ def train(
     with join() as world:
         if world.size > 1:
             world.alike(origin(config), "a configuration or code")
+        fresh = world.first and not out.exists()
         with (
             leaving_at_once(),
             lock(out) if world.first else nullcontext(),
+            leaving_nothing(out) if fresh else nullcontext(),
             progress(config.recipe) as shown,
         ):
             if not world.first:

@@ -74,7 +74,7 @@ class TextTask:
             known = f"the usual {len(usual)}" if self.known is None else f"its {len(usual)}"
             return [f"{self.corpus.name} has bytes that {whose}: the model knows all 256, not {known}"]
         if self.options.unknown == "replace" and (count := self.vocabulary.count_unknown(self.corpus.bytes)):
-            return [f"{self.corpus.name}: {count} bytes outside the vocabulary are read as '?'"]
+            return [f"{self.corpus.name}: {count:,} bytes outside the vocabulary are read as '?'"]
         return []
 
     def identity(self) -> dict[str, Any]:
