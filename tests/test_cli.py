@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -18,6 +19,7 @@ from runs import TINY, run_tiny, write_text
 
 from gfrnn import cli
 from gfrnn.cli import main
+from gfrnn.cli.progress import Bar
 from gfrnn.training import checkpoint
 
 
@@ -256,3 +258,18 @@ def test_a_closed_pipe_is_fine(run: Path) -> None:
         assert len(process.stdout.read(10)) == 10
         process.stdout.close()  # most of it is still to be written
         assert (process.wait(), process.stderr.read()) == (0, b"")
+
+
+@pytest.mark.parametrize("error", [None, ValueError])
+def test_plain_lines_end_with_the_end(
+    error: type[Exception] | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the last part took less than the time between lines; but not if it came to nothing."""
+    with contextlib.suppress(ValueError), Bar("reading") as bar:
+        bar.show(0.25, "a text")
+        if error:
+            raise error
+    with Bar("never shown"):
+        pass
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["reading   25.0 %  a text", *(["reading  100.0 %  a text"] if error is None else [])]

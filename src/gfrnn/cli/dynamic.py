@@ -117,7 +117,7 @@ class Evaluation:
             vocabulary.encode(text[place], name, found.unknown) for place in stretches(len(text), block, GRADIENTS_FROM)
         ]
         with Bar("gradients", self.quiet) as bar:
-            words = f"{sum(map(len, parts)):,} training characters"
+            words = f"{sum(map(len, parts)):,} training characters, blocks of {block}"
             return mean_squares(found.model, parts, block, lambda done: bar.show_if_due(done, words))
 
     def static(self) -> "Score":

@@ -30,6 +30,7 @@ class Bar(Progress):
         self.bar: Any = None
         self.started = self.last_line = time.monotonic()
         self.first_fraction: float | None = None
+        self.unfinished = ""  # what the last plain line said, if it was not of the end
 
     def __enter__(self) -> "Bar":
         if not self.quiet and (self.aside or sys.stdout.isatty()):
@@ -48,6 +49,8 @@ class Bar(Progress):
                 self.bar.update(self.bar.task_ids[0], completed=1.0)
             self.bar.stop()
             self.bar = None
+        elif self.unfinished and error[:1] in ((), (None,)):
+            self.show(1.0, self.unfinished)
 
     def due(self) -> bool:
         """Whether `show` would show anything now: composing the words costs more than asking."""
@@ -62,6 +65,7 @@ class Bar(Progress):
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=fraction, words=words)
         elif not self.quiet:
+            self.unfinished = words if fraction < 1 else ""
             parts = (self.title, f"{100 * fraction:5.1f} %", words, self.left(fraction))
             self.print("  ".join(part for part in parts if part))
 
