@@ -107,6 +107,7 @@ def test_rows_read_on_where_they_stopped() -> None:
 
 
 def test_a_race_is_run_kept_and_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(racing, "BEYOND", 0)
     results = race_all(SMALL, TEXT, symbols, TINY, 1, tmp_path, Progress)
     for contender in SMALL:
         found = results["contenders"][contender.name]
@@ -141,6 +142,33 @@ def test_a_race_is_run_kept_and_continued(tmp_path: Path, monkeypatch: pytest.Mo
     assert again["contenders"]["gf-lstm"]["bpc"] == 1.5
     with pytest.raises(UsageError, match="is of another race \\(its threads differs\\)"):
         race_all(SMALL, TEXT, symbols, TINY, 2, tmp_path, Progress)
+
+
+@pytest.mark.parametrize(
+    ("best", "tried"),
+    [
+        (0.0012, [1e-3, 3e-3, 1e-3 / 3]),
+        (0.02, [1e-3, 3e-3, 9e-3, 0.027, 0.081]),
+        (1e-4, [1e-3, 3e-3, 1e-3 / 3, 1e-3 / 9, 1e-3 / 27]),
+        (9.0, [1e-3, 3e-3, 9e-3, 0.027, 0.081]),  # never found: it ends all the same
+    ],
+)
+def test_the_search_goes_on_past_its_ends(best: float, tried: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    learnt: list[float] = []
+
+    def learn(contender: Contender, texts: Any, race: Race, rate: float, minutes: float, *rest: Any) -> dict[str, Any]:
+        learnt.append(rate)
+        return {"learning_rate": rate, "bpc": abs(math.log(rate / best)), "characters": 1, "curve": []}
+
+    monkeypatch.setattr(racing, "learn", learn)
+    texts = (symbols(TEXT.split("train")), symbols(TEXT.split("valid")))
+    result = racing.run(SMALL[0], texts, TINY, Progress)
+    assert learnt[:-1] == pytest.approx(tried, rel=1e-4)
+    assert learnt[-1] == pytest.approx(min(tried, key=lambda rate: abs(math.log(rate / best))), rel=1e-4)
+    assert result["learning_rate"] == learnt[-1]
+    again = racing.run(SMALL[0], texts, TINY, Progress, {**result, "learning_rate": 1.0})
+    assert again["learning_rate"] == learnt[-1]  # a run at another rate than the best is none
+    assert len(learnt) == len(tried) + 2
 
 
 def test_processes_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,8 @@ def as_markdown(results: dict[str, Any]) -> str:
     rates = ", ".join(f"{rate:g}" for rate in race["rates"])
     lines = [
         f"{race['minutes']:g} minutes of updates each, threads: {results['threads']}, after {race['search_minutes']:g} "
-        f"for each learning rate tried ({rates}); {results['text']}, Adam, rate falling to 0, seed {race['seed']}. "
+        f"for each learning rate tried ({rates}, and on past the end where the best is there); "
+        f"{results['text']}, Adam, rate falling to 0, seed {race['seed']}. "
         f"BPC: the first {scored:,} characters of the validation split, the same for all. "
         f"CPU: {results['environment'].get('cpu', 'unknown')}.",
         "",

@@ -19,6 +19,7 @@ from gfrnn.bench.learning.contenders import Contender
 from gfrnn.models.precision import precisely
 
 WARMUP_UPDATES, CLIP, BETAS = 100, 1.0, (0.9, 0.99)
+BEYOND = 3  # rates tried past the ends of the list, at most
 STREAMS, WARM, CHUNK = 64, 1000, 100  # in scoring: texts side by side, characters read before each, steps at a time
 
 
@@ -180,14 +181,34 @@ def run(
         with progress(f"{contender.name} {rate:g}") as bar:
             return learn(contender, texts, race, rate, minutes, points, lambda done: bar.show_if_due(done, words))
 
-    for rate in race.rates[len(result["search"]) :] if len(race.rates) > 1 else ():
+    while (rate := next_rate(result["search"], race.rates)) is not None:
         found = trained(rate, race.search_minutes, 1)
         result["search"].append({"learning_rate": rate, "bpc": found["bpc"], "characters": found["characters"]})
         keep(result)
-    if "bpc" not in result:
-        result |= trained(best_rate(result["search"], race.rates), race.minutes, race.points)
+    best = best_rate(result["search"], race.rates)
+    if "bpc" not in result or result["learning_rate"] != best:
+        result |= trained(best, race.minutes, race.points)
         keep(result)
     return result
+
+
+def next_rate(search: Sequence[dict[str, Any]], rates: Sequence[float]) -> float | None:
+    """What to try next: the list, then past its end where the best is there. One rate alone is no search.
+
+    >>> found = [{"learning_rate": rate, "bpc": bpc} for rate, bpc in ((0.01, 2.0), (0.03, 1.9))]
+    >>> next_rate(found[:1], (0.01, 0.03)), next_rate(found, (0.01, 0.03))
+    (0.03, 0.09)
+    >>> next_rate([*found, {"learning_rate": 0.09, "bpc": None}], (0.01, 0.03)) is None
+    True
+    """
+    if len(rates) == 1 or len(search) >= len(rates) + BEYOND:
+        return None
+    if len(search) < len(rates):
+        return rates[len(search)]
+    best, step = best_rate(search, rates), rates[1] / rates[0]
+    tried = [trial["learning_rate"] for trial in search]
+    further = best * step if best == max(tried) else best / step if best == min(tried) else None
+    return None if further is None else float(f"{further:.6g}")
 
 
 def best_rate(search: Sequence[dict[str, Any]], rates: Sequence[float]) -> float:
