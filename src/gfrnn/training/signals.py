@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,6 +90,6 @@ def importing(frame: FrameType | None) -> bool:
 
 
 def die(sentence: str, code: int) -> NoReturn:
-    with contextlib.suppress(Exception):
-        print(f"gfrnn: {sentence}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # not a stream's: the signal may have come while that was at work
+        os.write(2, f"gfrnn: {sentence}\n".encode())
     os._exit(code)
