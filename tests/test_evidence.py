@@ -209,7 +209,11 @@ def test_of_the_published_results_the_trials_stay_outside() -> None:
     searches = dict.fromkeys(("modern-ab", "modern-programs-ab", "rates", "recipe"), SEARCH)
     why = reasons(evidence)
     rounded = {name: why.pop(name) for name in list(why) if why[name].startswith("the same row, seed and budget as ")}
-    assert rounded and all("-bfloat16" in name and "-float32" in reason for name, reason in rounded.items())
+    drawn_otherwise = {"hutter-gated-lstm", "hutter-stacked-lstm"}  # from before weights were drawn once, not scored
+    assert drawn_otherwise <= set(rounded)
+    assert all(
+        name in drawn_otherwise or ("-bfloat16" in name and "-float32" in reason) for name, reason in rounded.items()
+    )
     assert why == {
         "gf-lstm-38-minutes": TRIAL,
         "programs": "a comparison of precisions, not of architectures",

@@ -50,10 +50,16 @@ class Aloud(logging.Handler):
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code (see `gfrnn.errors`)."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed, as by `gfrnn ... >&-`
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for as long as the process lives
+    with contextlib.ExitStack() as stack:
+        if sys.stdout is None:  # closed, as by `gfrnn ... >&-`
+            stack.enter_context(contextlib.redirect_stdout(stack.enter_context(open(os.devnull, "w"))))
+        if sys.stderr is None:
+            stack.enter_context(contextlib.redirect_stderr(stack.enter_context(open(os.devnull, "w"))))
+        return answer(list(sys.argv[1:] if argv is None else argv))
+
+
+def answer(words: list[str]) -> int:
+    """Run one command line; whatever goes wrong becomes a sentence and an exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a model may say anything; a narrow terminal shows '?' for it
             stream.reconfigure(errors="replace")
